@@ -1,0 +1,60 @@
+# make lab            a private Python environment, then JupyterLab on lesson 00 (lang=zh: the Chinese page and menus)
+# make test           everything a change has to pass; test-all runs every notebook in both languages
+# make build          the notebooks from their sources
+# All of it stays in this folder: .venv (libraries) and .cache (JupyterLab's settings).
+
+lang ?= en
+ifeq ($(filter $(lang),en zh),)
+  $(error lang must be en or zh, not "$(lang)")
+endif
+
+export LAB_LANG := $(lang)
+export DS_BUILD_OPS := 0
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+JUPYTER := .cache/jupyterlab-$(lang)
+LOCALE := $(if $(filter zh,$(lang)),zh_CN,default)
+
+.PHONY: lab build test test-all
+.DEFAULT_GOAL := lab
+
+lab: .venv/installed $(JUPYTER)/overrides.json
+	@exec $(BIN)/jupyter lab $$([ "$$(id -u)" = 0 ] && echo --allow-root) --LabApp.app_settings_dir=$(JUPYTER) \
+	  --LabApp.workspaces_dir=$(JUPYTER)/workspaces --LabApp.default_url=/lab/tree/lessons/$(lang)/00_start.ipynb \
+	  --ServerApp.root_dir=. --ServerApp.ip=127.0.0.1 --ServerApp.answer_yes=True --Application.log_level=WARN
+
+build: .venv/installed-test
+	$(BIN)/python -m lab_utils build
+
+test: .venv/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/python -m lab_utils build --check
+	$(BIN)/python -m pytest
+
+test-all: export LAB_BOTH_LANGUAGES := 1
+test-all: test
+
+.venv/installed: requirements.txt pyproject.toml | .venv/made
+	$(PIP) install -r requirements.txt
+	$(PIP) install --no-deps --editable .
+	@touch $@
+
+.venv/installed-test: requirements-test.txt .venv/installed
+	$(PIP) install -r requirements-test.txt
+	@touch $@
+
+# The first Python that is new enough makes the environment; a half-made one is removed.
+.venv/made:
+	@for python in python3.11 python3.12 python3.13 python3; do \
+	  $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	  echo "Making .venv with $$($$python --version) (once; the libraries that follow take a few minutes)"; \
+	  $$python -m venv .venv && $(BIN)/python -m pip --version >/dev/null && touch $@ && exit 0; \
+	  rm -rf .venv; \
+	  echo "$$python cannot make a virtual environment with pip. On Debian or Ubuntu: apt-get install $$python-venv" >&2; exit 1; \
+	done; \
+	echo "This course needs Python 3.11 or newer, and found $$(python3 --version 2>/dev/null || echo none). Install it, then run make again." >&2; exit 1
+
+$(JUPYTER)/overrides.json: Makefile
+	@mkdir -p $(@D)
+	@printf '%s\n' '{"@jupyterlab/translation-extension:plugin": {"locale": "$(LOCALE)"},' \
+	  '"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}' > $@

@@ -1,0 +1,50 @@
+"""Command-line flags from the configuration's fields: name, type, choices and help are written once, in config.py."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from functools import wraps
+from typing import get_args, get_type_hints
+
+from ..config import ConfigError, TrainConfig, flag_fields
+from ..i18n import t
+from ..presets import PRESETS
+
+
+def add_config_flags(parser: argparse.ArgumentParser) -> None:
+    """One flag per field of the configuration, and --preset. A flag that is not given leaves the preset's value."""
+    parser.add_argument("--preset", default="tiny", metavar="NAME", help=t(f"named model shape: {', '.join(PRESETS)}", f"预设的模型规模：{'、'.join(PRESETS)}"))
+    for name, (owner, field) in flag_fields().items():
+        flag, help_text = "--" + name.replace("_", "-"), t(*field.metadata["help"])
+        hint = get_type_hints(owner)[name]
+        if hint is bool:
+            parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=help_text)
+            continue
+        words = [word for word in get_args(hint) if not isinstance(word, type)]
+        kind = type(words[0]) if words else next(kind for kind in (*get_args(hint), hint) if kind is not type(None))
+        shown = "{" + ",".join(map(str, words)) + "}" if words else kind.__name__.upper()
+        default = "" if field.default is None else t(f" (default {field.default})", f"（默认 {field.default}）")
+        parser.add_argument(flag, type=kind, default=None, metavar=shown, help=(help_text + default).replace("%", "%%"))
+
+
+def config_from(args: argparse.Namespace) -> TrainConfig:
+    """The configuration that the flags describe; raises ConfigError."""
+    given = {name: getattr(args, name) for name in flag_fields() if getattr(args, name) is not None}
+    return TrainConfig.of(args.preset, **given)
+
+
+def one_sentence(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """A wrong configuration ends the command with its sentence and exit status 2, not with a traceback."""
+
+    @wraps(run)
+    def wrapped(args: argparse.Namespace) -> int:
+        import sys
+
+        try:
+            return run(args)
+        except (ConfigError, OSError) as error:
+            print(error, file=sys.stderr)
+            return 2
+
+    return wrapped

@@ -1,0 +1,31 @@
+"""What the cells that the build injects call: `begin` on top of a notebook, `todo` where an answer is missing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+from ..i18n import set_language, t
+
+
+def begin(lang: str) -> None:
+    """Set the language of a notebook ("en" or "zh") and have plotly save figures as data, not as 5 MB of script."""
+    set_language(lang)
+    if "google.colab" not in sys.modules:                       # Colab draws plotly figures in a way of its own
+        os.environ.setdefault("PLOTLY_RENDERER", "plotly_mimetype")
+
+
+class Todo(NotImplementedError):
+    """An exercise that waits for its answer. A notebook prints its sentence without a stack trace."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+def todo(exercise: str = "…") -> NoReturn:
+    """Stop here, kindly: the learner's code for `exercise` is still missing. Raises Todo."""
+    raise Todo(t(
+        f"✏️ Exercise {exercise} is yours: write your code where it says “YOUR CODE HERE”, delete the line todo(…), and run the cell again.",
+        f"✏️ 轮到你了：练习 {exercise} 尚未完成。请在“在此处编写代码”处写下你的代码，删掉 todo(…) 这一行，再运行一次。",
+    ))

@@ -1,0 +1,1 @@
+"""Production libraries behind the same configuration and the same Report, to hold ours against."""

@@ -1,0 +1,162 @@
+"""LaunchError, and the words for each verdict, in the reader's language."""
+
+from __future__ import annotations
+
+import importlib.util
+import multiprocessing
+import re
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+from traceback import FrameSummary, StackSummary, TracebackException
+
+from ..i18n import t
+from .diagnose import Cause, RankState, Verdict
+from .record import Call
+
+_LOST = re.compile(r"gloo/transport|Connection (closed|reset)|Broken pipe|Socket|ncclRemoteError|ncclSystemError|failed to recv", re.I)
+_TIMED_OUT = re.compile(r"Timed out waiting|wait timeout|timeout after|Watchdog caught collective operation timeout", re.I)
+_HERE = str(Path(__file__).parent)
+
+
+class LaunchError(RuntimeError):
+    """A launch that failed. Its text names the rank, the likely cause and a remedy, then shows the rank's traceback.
+
+    `rank` is the culprit (the first of `ranks`, where several share the blame), `cause` one of "raised", "exited",
+    "killed", "hung", "mismatch" and "left" (returned while others waited for it); `traceback` holds the rank's
+    traceback, or for a hang where it stood, cut down to the caller's own code; "" where there is none.
+    """
+
+    def __init__(self, message: str, ranks: tuple[int, ...], cause: Cause, traceback: str = "") -> None:
+        super().__init__(f"{message}\n\n{traceback}".rstrip())
+        self.rank, self.ranks, self.cause, self.traceback = ranks[0], ranks, cause, traceback
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython prints this in place of the frames of the launch, which are nobody's fault."""
+        return [f"LaunchError: {self}"]
+
+
+def explain(verdict: Verdict, ranks: list[RankState], timeout: float, stacks: dict[int, str]) -> LaunchError:
+    """The error for a verdict; `stacks` says where its witnesses stood."""
+    words = {"raised": _raised, "exited": _ended, "killed": _ended, "hung": _hung, "left": _left, "mismatch": _mismatch}
+    headline, remedy = words[verdict.cause](verdict, ranks, timeout)
+    if verdict.cause == "raised":
+        text = "".join(users(ranks[verdict.ranks[0]].detail).format())
+    else:
+        text = "\n".join(t(f"rank {r} was here:", f"rank {r} 停留的位置：") + f"\n{s}" for r, s in stacks.items() if s)
+    return LaunchError(f"{headline}\n{remedy}", verdict.ranks, verdict.cause, text)
+
+
+def echo_of(outcome: TracebackException) -> str | None:
+    """Whether an exception only says that a peer is gone ("lost") or late ("timeout"); None if it speaks for itself."""
+    texts = [str(e) for e in _chain(outcome)]
+    return "timeout" if any(map(_TIMED_OUT.search, texts)) else "lost" if any(map(_LOST.search, texts)) else None
+
+
+def users(outcome: TracebackException) -> TracebackException:
+    """The same traceback with the caller's own frames only."""
+    for e in _chain(outcome):
+        e.stack[:] = _users_frames(e.stack)
+    return outcome
+
+
+def users_stack(dump: str) -> str:
+    """The main thread's part of a faulthandler dump, newest call last, with its source, the caller's own frames only."""
+    main = dump.rpartition("(most recent call first):")[2]
+    found = re.findall(r'File "(.*)", line (\d+) in (.*)', main)
+    return "".join(StackSummary.from_list(_users_frames(FrameSummary(file, int(line), name) for file, line, name in reversed(found))).format())
+
+
+def _users_frames(frames: Iterable[FrameSummary]) -> list[FrameSummary]:
+    torch = importlib.util.find_spec("torch")
+    ours = (_HERE, str(Path(multiprocessing.__file__).parent), *(torch.submodule_search_locations if torch else ()))
+    frames = [f for f in frames if not f.filename.startswith(ours[:2]) and f.filename != "<string>"]
+    return [f for f in frames if not f.filename.startswith(ours)] or frames
+
+
+def _chain(outcome: TracebackException) -> list[TracebackException]:
+    found, todo = [], [outcome]
+    while todo:
+        found.append(e := todo.pop())
+        todo += [x for x in (e.__cause__, e.__context__, *(getattr(e, "exceptions", None) or ())) if x is not None]
+    return found
+
+
+def _names(ranks: Iterable[int]) -> str:
+    ranks = list(ranks)
+    numbers = ", ".join(map(str, ranks[:-1])) + t(" and ", " 和 ") + str(ranks[-1]) if len(ranks) > 1 else str(ranks[0])
+    return t(f"rank{'s' * (len(ranks) > 1)} {numbers}", f"rank {numbers}")
+
+
+def _place(verdict: Verdict) -> str:
+    if verdict.channel.p2p:
+        source, destination = verdict.channel.ranks
+        return t(f"message no. {verdict.number} from rank {source} to rank {destination}",
+                 f"rank {source} 发给 rank {destination} 的第 {verdict.number} 条消息")
+    members = ", ".join(map(str, verdict.channel.ranks))
+    return t(f"call no. {verdict.number} in the process group of ranks {members}", f"rank {members} 所在进程组的第 {verdict.number} 次调用")
+
+
+def _raised(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str, str]:
+    (rank,) = verdict.ranks
+    what = next(ranks[rank].detail.format_exception_only()).strip().partition("\n")[0]
+    if verdict.echo:
+        return (t(f"rank {rank} lost the connection to a peer: {what}", f"rank {rank} 与其他进程的连接中断：{what}"),
+                t("No rank reported an error of its own; look at the output above for the last thing that happened.",
+                  "没有进程报告自身的错误；请查看上方输出中最后发生的事。"))
+    return (t(f"rank {rank} raised {what}", f"rank {rank} 抛出了异常：{what}"),
+            t("The other ranks were stopped; the traceback is that rank's.", "其余进程已停止；下面是该进程的回溯信息。"))
+
+
+def _ended(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str, str]:
+    (rank,) = verdict.ranks
+    code = ranks[rank].detail
+    if verdict.cause == "exited":
+        return (t(f"rank {rank} ended its process with exit code {code} before its function returned.",
+                  f"rank {rank} 的函数尚未返回，进程就以退出码 {code} 结束了。"),
+                t("Leave the function with `return`, or raise an exception that says why; look for exit() in the code and its libraries.",
+                  "请用 return 结束函数，或抛出说明原因的异常；检查代码及所用的库里是否调用了 exit()。"))
+    name = signal.Signals(code).name if code in set(signal.Signals) else t(f"signal {code}", f"信号 {code}")
+    if code == signal.SIGKILL:
+        remedy = t("Most often the system ran out of memory: try a smaller model or batch, or fewer ranks.",
+                   "最常见的原因是内存耗尽：请减小模型或批次，或减少进程数。")
+    else:
+        remedy = t("Native code crashed; its last words, if any, are in the output above.", "原生代码崩溃了；如有遗言，就在上方的输出中。")
+    return t(f"rank {rank} was killed by {name}.", f"rank {rank} 被 {name} 信号终止。"), remedy
+
+
+def _hung(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str, str]:
+    who = _names(verdict.ranks)
+    if len(verdict.ranks) > 1:
+        calls = "; ".join(f"rank {r}: {c}" for r, c in verdict.calls.items())
+        return (t(f"{who} wait for each other in different calls ({calls}).", f"{who} 在不同的调用中互相等待（{calls}）。"),
+                t("Let all ranks make their calls in the same order; for messages, post the receives first (irecv) or let even and odd ranks take turns.",
+                  "请让所有进程按相同顺序发起调用；点对点通信可先发起 irecv，或让奇偶 rank 交替收发。"))
+    if verdict.channel is None:
+        headline = t(f"{who} was still running {timeout:g} s after it should have been done: the other ranks have ended or wait for it.",
+                     f"{who} 超时 {timeout:g} 秒仍在运行：其余进程已结束或在等它。")
+    else:
+        call = next(iter(verdict.calls.values()), Call("?"))
+        headline = t(f"{who} hung: it did not come to {call} within {timeout:g} s, while {_names(verdict.peers)} waited there ({_place(verdict)}).",
+                     f"{who} 卡死：{_names(verdict.peers)} 在 {call} 中等了 {timeout:g} 秒，它始终没有到达（{_place(verdict)}）。")
+    return headline, t("Below is where it stood; if it was only slow, give launch a longer timeout=.",
+                       "下面是它当时停留的位置；如果只是运行慢，请给 launch 更长的 timeout=。")
+
+
+def _left(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str, str]:
+    who = _names(verdict.ranks)
+    call = next(iter(verdict.calls.values()), Call("?"))
+    return (t(f"{who} returned while {_names(verdict.peers)} waited in {call}, which {who} never called ({_place(verdict)}).",
+              f"{who} 已经返回，而 {_names(verdict.peers)} 还在 {call} 中等它；{who} 从未发起这次调用（{_place(verdict)}）。"),
+            t("Every rank of a group must make the same number of calls: look for loops of unequal length and for collectives inside `if rank == …`.",
+              "同一进程组的每个进程，集合通信的次数必须相同：检查长度不等的循环，以及写在 if rank == … 里的集合通信。"))
+
+
+def _mismatch(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str, str]:
+    by_call: dict[Call, list[int]] = {}
+    for rank, call in sorted(verdict.calls.items(), key=lambda item: item[0] not in verdict.ranks):
+        by_call.setdefault(call, []).append(rank)
+    said = [t(f"{_names(r)} called {c}", f"{_names(r)} 调用了 {c}") for c, r in by_call.items()]
+    return (t(f"{' where '.join(said[:2])}{''.join('; ' + s for s in said[2:])} ({_place(verdict)}).", f"{'，而 '.join(said)}（{_place(verdict)}）。"),
+            t("Every rank of a group must make the same calls in the same order, with equal shapes and dtypes.",
+              "同一进程组的每个进程必须按相同顺序发起相同的调用，形状和数据类型也要一致。"))

@@ -1,0 +1,254 @@
+"""The parent's side of a launch: starts the ranks, passes on what they say, and ends them all, whatever happens.
+
+Ranks are forked from a server that has torch loaded already, so a launch costs milliseconds from the second one on.
+The server ends with this process, and so does every rank: each holds one end of a pipe whose other end is only here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import selectors
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from ..i18n import language, t
+from . import worker
+from .diagnose import History, RankState, diagnose
+from .errors import echo_of, explain, users_stack
+from .record import Reader
+from .torchrun import ranks_exist, run_here
+
+_PRELOAD = ["torch", "torch.distributed", "torch._dynamo", "lab_utils.launch.preload"]
+_LOOK_S = 0.05         # between two looks at the flight records
+_GRACE_S = 0.15        # from the first sign of trouble to the verdict: the cause may be reported after its consequences
+_ECHO_GRACE_S = 0.5    # the same while only a broken connection was reported
+_STACK_S = 0.2         # to answer where a rank stands
+
+
+def launch(fn: Callable[..., Any], nproc: int, *args: Any, timeout: float = 60.0, threads: int | None = None,
+           on_event: Callable[[int, Any], None] | None = None, quiet: bool = False) -> list[Any]:
+    """Run fn(*args) on `nproc` ranks with torch.distributed initialised, and return their results by rank.
+
+    Works in a notebook, a script (no `__main__` guard needed) and under torchrun, where the ranks that exist are used
+    and nproc must be their number. `fn` may be defined in the notebook; it reads RANK and WORLD_SIZE from os.environ or
+    torch.distributed. GPUs and NCCL are used if there are enough for every rank, else CPUs and gloo.
+
+    timeout   seconds that a rank may be waited for by its peers in one collective, or run on after they all returned
+    threads   CPU threads per rank; default: the cores shared out, at least 1
+    on_event  called here, as on_event(rank, value), for each `emit(value)` inside a rank
+    quiet     do not print what the ranks print
+
+    Raises LaunchError, which names the rank and the likely cause, when a rank raises, exits, dies, hangs, leaves its
+    peers waiting or makes another collective call than they do; no rank is left then, nor after an interrupt.
+    """
+    _check(callable(fn), f"launch needs a function to run, not {fn!r}.", f"launch 需要一个可调用的函数，而不是 {fn!r}。")
+    for name, value, least in (("nproc", nproc, 1), ("threads", threads, 1)):
+        _check(value is None and name == "threads" or isinstance(value, int) and not isinstance(value, bool) and value >= least,
+               f"{name} must be a whole number from {least} up, not {value!r}.", f"{name} 应为不小于 {least} 的整数，而不是 {value!r}。")
+    _check(isinstance(timeout, int | float) and 0 < timeout < 1e7,
+           f"timeout must be a number of seconds above 0, not {timeout!r}.", f"timeout 应为大于 0 的秒数，而不是 {timeout!r}。")
+    if ranks_exist():
+        return run_here(fn, nproc, args, timeout, threads)
+    _check(sys.platform != "win32", "launch needs Linux or macOS: on Windows, run the course inside WSL.",
+           "launch 需要 Linux 或 macOS：在 Windows 上请在 WSL 中运行本课程。")
+    with tempfile.TemporaryDirectory(prefix="lab_launch_", ignore_cleanup_errors=True) as folder:
+        where = Path(folder)
+        (where / "call").write_bytes(_pickled(fn, args))
+        environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+        threads = threads or max(1, (os.cpu_count() or 1) // nproc)
+        job = worker.Job(where, nproc, threads, timeout, language(), environment)
+        ranks = [_Rank(number, job, on_event, quiet) for number in range(nproc)]
+        try:
+            with _main_hidden():
+                for rank in ranks:
+                    rank.start()
+            _watch(ranks, timeout)
+        finally:
+            with _uninterrupted():
+                for rank in ranks:
+                    rank.kill()
+                for rank in ranks:
+                    rank.close()
+    return [cloudpickle.loads(rank.state.detail) for rank in ranks]
+
+
+def _check(condition: bool, en: str, zh: str) -> None:
+    if not condition:
+        raise ValueError(t(en, zh))
+
+
+def _pickled(fn: Callable[..., Any], args: tuple) -> bytes:
+    try:
+        return cloudpickle.dumps((fn, args))
+    except Exception as error:
+        raise TypeError(t(f"the function or its arguments cannot be sent to the ranks ({error}): create such objects inside the function.",
+                          f"函数或参数无法发送给各进程（{error}）：请在函数内部创建这类对象。")) from error
+
+
+def _free_port() -> int:
+    """A port for libraries that insist on MASTER_PORT; the ranks themselves meet in a file."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@contextlib.contextmanager
+def _main_hidden() -> Iterator[None]:
+    """Without its name and file, multiprocessing cannot run the caller's script again in every child."""
+    main = sys.modules["__main__"]
+    kept = {name: main.__dict__.pop(name) for name in ("__spec__", "__file__") if name in main.__dict__}
+    main.__spec__ = None
+    try:
+        yield
+    finally:
+        main.__dict__.update(kept)
+
+
+class _Rank:
+    """One rank, seen from here."""
+
+    def __init__(self, number: int, job: worker.Job, on_event: Callable[[int, Any], None] | None, quiet: bool) -> None:
+        self.number, self.state = number, RankState()
+        self._on_event, self._quiet = on_event, quiet
+        self._stack, self._rest = job.where / f"stack{number}", b""
+        self._stack.touch()
+        self.record = Reader(job.where / f"rank{number}")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(_PRELOAD)
+        self.control, control = context.Pipe()
+        self.output, output = context.Pipe(duplex=False)
+        os.set_blocking(self.output.fileno(), False)
+        self._given = (control, output)
+        self.process = context.Process(target=worker.main, args=(job, number, *self._given))
+
+    def start(self) -> None:
+        self.process.start()
+        for end in self._given:
+            end.close()
+
+    @property
+    def sources(self) -> tuple[Any, ...]:
+        """What becomes ready when the rank has something to say, or has died."""
+        return self.output, self.control, self.process.sentinel
+
+    def kill(self) -> None:
+        """End the rank and whatever it has started."""
+        self.control.close()                           # ends even a rank whose start was interrupted before its pid was known
+        if self.process.pid is not None:
+            self.process.kill()
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Wait for the killed rank's end and print what it had still to say."""
+        if self.process.pid is not None:
+            self.process.join()
+        self.print_output(all_of_it=True)
+        self.output.close()
+        self.record.close()
+        self.process.close()
+
+    def hear(self) -> None:
+        """Take in what the rank has sent: output, messages, and last its death."""
+        died = self.process.exitcode                   # asked first: what a dead rank sent is then sure to be there
+        self.print_output()
+        with contextlib.suppress(EOFError, OSError):
+            while self.control.poll():
+                self._heard(*cloudpickle.loads(self.control.recv_bytes()))
+        if died is not None and self.state.end is None:
+            self._ended("killed" if died < 0 else "exited", abs(died))
+
+    def _heard(self, kind: str, value: Any) -> None:
+        if kind == "event":
+            if self._on_event:
+                self._on_event(self.number, value)
+            return
+        self._ended(kind, value)
+        if kind == "raised":
+            self.state.echo = echo_of(value)
+
+    def _ended(self, how: str, detail: Any) -> None:
+        self.state.end, self.state.detail, self.state.at = how, detail, time.monotonic()
+
+    def print_output(self, all_of_it: bool = False) -> None:
+        """Print the complete lines that came, at the end the incomplete last one, too."""
+        with contextlib.suppress(BlockingIOError):
+            while piece := os.read(self.output.fileno(), 1 << 16):
+                self._rest += piece
+        lines, newline, self._rest = self._rest.rpartition(b"\n")
+        if all_of_it:
+            lines, newline, self._rest = lines + newline + self._rest, b"", b""
+        if (newline or lines) and not self._quiet:
+            text = (lines + newline).decode(errors="replace").removesuffix("\n")
+            sys.stdout.write("".join(f"[rank {self.number}] {line}\n" for line in text.split("\n")))
+            sys.stdout.flush()
+
+    def stack(self) -> str:
+        """Where the rank stands right now, or stood when it crashed, as its faulthandler tells; "" if it gives no answer."""
+        if self.process.exitcode is None:
+            os.kill(self.process.pid, signal.SIGUSR1)
+            size, give_up_at = 0, time.monotonic() + _STACK_S
+            while time.monotonic() < give_up_at:
+                time.sleep(0.01)
+                size, before = self._stack.stat().st_size, size
+                if size == before > 0:                 # it has been written, and to its end
+                    break
+        return users_stack(self._stack.read_text())
+
+
+def _watch(ranks: list[_Rank], timeout: float) -> None:
+    """Until every rank has returned; raises LaunchError when one is in trouble."""
+    history, states, alive, decide_at = History(), [r.state for r in ranks], set(ranks), None
+    with selectors.DefaultSelector() as ready:
+        for rank in ranks:
+            for source in rank.sources:
+                ready.register(source, selectors.EVENT_READ)
+        while True:
+            ready.select(_LOOK_S)
+            for rank in ranks:
+                rank.hear()
+            for rank in [r for r in alive if r.process.exitcode is not None]:
+                alive.remove(rank)                      # a dead rank's ends would stay ready for ever
+                for source in rank.sources:
+                    ready.unregister(source)
+            if all(s.end == "returned" for s in states):
+                return
+            for rank in ranks:
+                for call in rank.record.new_calls():
+                    history.add(rank.number, *call)
+                rank.state.waiting = rank.record.waiting()
+            now = time.monotonic()
+            verdict = diagnose(history, states, timeout, now)
+            if verdict is None:
+                continue
+            decide_at = decide_at or now
+            if now - decide_at >= (_ECHO_GRACE_S if verdict.echo else _GRACE_S):
+                stacks = {r: ranks[r].stack() for r in verdict.witnesses}
+                raise explain(verdict, states, timeout, stacks) from None
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Put off an interrupt until the block is done: ranks are ended completely or the interrupt did not happen yet."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            signal.raise_signal(signal.SIGINT)

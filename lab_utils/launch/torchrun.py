@@ -1,0 +1,38 @@
+"""Under torchrun the ranks are there already: run the function here, on this one, and gather what all returned."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ..i18n import t
+
+
+def ranks_exist() -> bool:
+    """Whether this process is itself a rank that torchrun, or a launch, has started."""
+    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+def run_here(fn: Callable[..., Any], nproc: int, args: tuple, timeout: float, threads: int | None) -> list[Any]:
+    """Run fn(*args) as the rank that this process is; every rank gets the list of all results, by rank."""
+    world = int(os.environ["WORLD_SIZE"])
+    if nproc != world:
+        raise ValueError(t(f"launch(…, {nproc}) was called where RANK and WORLD_SIZE={world} are set: start the job with "
+                           f"--nproc-per-node {nproc}, or call launch(…, {world}).",
+                           f"launch(…, {nproc}) 被调用时，环境变量 RANK 和 WORLD_SIZE={world} 已经设置：请用 --nproc-per-node {nproc} 启动，"
+                           f"或改为 launch(…, {world})。"))
+    import torch
+    import torch.distributed as dist
+
+    if threads:
+        torch.set_num_threads(threads)
+    if not dist.is_initialized():
+        from .group import join
+
+        join(timeout)
+        atexit.register(dist.destroy_process_group)
+    results: list[Any] = [None] * world
+    dist.all_gather_object(results, fn(*args))
+    return results

@@ -1,0 +1,22 @@
+"""What is refused, and why: one sentence each, with what works instead."""
+
+from __future__ import annotations
+
+from ..config import ConfigError, TrainConfig
+from ..i18n import t
+
+ENGINES = ("ours", "torch")
+
+
+def refuse_what_cannot_run(config: TrainConfig, engine: str = "ours") -> None:
+    """Raise ConfigError for engines, layouts and formats that are not carried out."""
+    if engine not in ENGINES:
+        raise ConfigError(t(f"there is no engine {engine!r}; choose {', '.join(ENGINES)}.", f"没有名为 {engine!r} 的引擎，可选：{'、'.join(ENGINES)}。"))
+    p = config.parallel
+    wanted = [f"--tp {p.tp}"] * (p.tp > 1) + [f"--pp {p.pp}"] * (p.pp > 1) + [f"--zero {p.zero}"] * (p.zero > 0)
+    wanted += ["--sequence-parallel"] * p.sequence_parallel + [f"--virtual-stages {p.virtual_stages}"] * (p.virtual_stages > 1)
+    wanted += [f"--precision {config.precision}"] * (config.precision != "fp32") + [f"--recompute {config.recompute}"] * (config.recompute != "none")
+    wanted += [f"--optimizer {config.optimizer}"] * (config.optimizer not in ("sgd", "adamw"))
+    if wanted:
+        raise ConfigError(t(f"the engine does not run {', '.join(wanted)} yet; what runs: --dp with any number of ranks, --precision fp32, --optimizer sgd or adamw.",
+                            f"引擎暂不支持 {'、'.join(wanted)}；目前可以运行：任意进程数的 --dp、--precision fp32、--optimizer sgd 或 adamw。"))

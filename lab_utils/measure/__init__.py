@@ -1,0 +1,1 @@
+"""Instruments: they fill a Report from live tensors, sent buffers and the clock, never from a formula."""

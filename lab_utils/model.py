@@ -1,0 +1,153 @@
+"""GPT: an ordinary single-device decoder that knows nothing of parallelism.
+
+Pre-norm blocks (Radford et al. 2019); RMSNorm (Zhang and Sennrich 2019), SwiGLU (Shazeer 2020), rotary positions
+(Su et al. 2021) and grouped-query attention (Ainslie et al. 2023) by configuration. Shapes in comments: b sequences,
+s tokens, h hidden, a heads, d head size, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .config import ModelConfig
+
+IGNORED = -100      # a target that counts for nothing: padding, or a masked token
+
+
+class GPT(nn.Module):
+    """A decoder-only transformer.
+
+    `gpt(tokens)` with (b, s) int64 gives logits (b, s, V); `gpt(tokens, targets)` gives the loss *sum* (0-dim float)
+    and the *count* of targets (0-dim int64), because a mean of means is wrong as soon as the counts differ.
+    Weights are drawn per parameter from (seed, name), so every layout of the same model starts from the same numbers.
+    """
+
+    def __init__(self, config: ModelConfig, seed: int = 0) -> None:
+        super().__init__()
+        self.config = config
+        self.token_embedding = nn.Embedding(config.vocab, config.hidden)
+        if config.positions == "learned":
+            self.position_embedding = nn.Embedding(config.seq, config.hidden)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.final_norm = make_norm(config)
+        self.head = nn.Linear(config.hidden, config.vocab, bias=False)
+        if config.tied:
+            self.head.weight = self.token_embedding.weight
+        initialize(self, config, seed)
+
+    def forward(self, tokens: Tensor, targets: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        x = self.token_embedding(tokens)                                        # (b, s, h)
+        if self.config.positions == "learned":
+            x = x + self.position_embedding(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in self.blocks:
+            x = block(x)
+        logits = self.head(self.final_norm(x))                                  # (b, s, V)
+        return logits if targets is None else loss_sum_and_count(logits, targets)
+
+
+def loss_sum_and_count(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Cross-entropy summed over the targets that count (0-dim float), and how many they are (0-dim int64).
+
+    `logits` (…, V) float, `targets` (…) int64 with IGNORED where nothing is to be predicted.
+    """
+    loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=IGNORED, reduction="sum")
+    return loss, (targets != IGNORED).sum()
+
+
+class Block(nn.Module):
+    """x + attention(norm(x)), then x + mlp(norm(x))."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention_norm, self.attention = make_norm(config), Attention(config)
+        self.mlp_norm, self.mlp = make_norm(config), MLP(config)
+
+    def forward(self, x: Tensor) -> Tensor:                                     # (b, s, h) -> (b, s, h)
+        x = x + self.attention(self.attention_norm(x))
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class Attention(nn.Module):
+    """Causal self-attention, fused (sdpa) or written out (explicit); key/value heads may be shared by groups."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config, d = config, config.head_dim
+        self.query = nn.Linear(config.hidden, config.heads * d, bias=config.bias)
+        self.key = nn.Linear(config.hidden, config.kv_heads * d, bias=config.bias)
+        self.value = nn.Linear(config.hidden, config.kv_heads * d, bias=config.bias)
+        self.output = nn.Linear(config.heads * d, config.hidden, bias=config.bias)
+
+    def forward(self, x: Tensor) -> Tensor:                                     # (b, s, h) -> (b, s, h)
+        b, s, _ = x.shape
+        q, k, v = (part(x).view(b, s, -1, self.config.head_dim).transpose(1, 2) for part in (self.query, self.key, self.value))
+        if self.config.positions == "rope":                                     # each (b, a, s, d)
+            q, k = rotate(q), rotate(k)
+        grouped = self.config.kv_heads != self.config.heads
+        if self.config.attention == "sdpa":
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
+        else:
+            if grouped:
+                k, v = (x.repeat_interleave(self.config.heads // self.config.kv_heads, dim=1) for x in (k, v))
+            scores = q @ k.transpose(-2, -1) / math.sqrt(self.config.head_dim)  # (b, a, s, s)
+            future = torch.ones(s, s, dtype=torch.bool, device=x.device).triu(1)
+            y = scores.masked_fill(future, float("-inf")).softmax(-1) @ v
+        return self.output(y.transpose(1, 2).reshape(b, s, -1))
+
+
+class MLP(nn.Module):
+    """down(gelu(up(x))), or with SwiGLU down(silu(gate(x)) · up(x))."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        if config.activation == "swiglu":
+            self.gate = nn.Linear(config.hidden, config.ffn, bias=config.bias)
+        self.up = nn.Linear(config.hidden, config.ffn, bias=config.bias)
+        self.down = nn.Linear(config.ffn, config.hidden, bias=config.bias)
+        self.gated = config.activation == "swiglu"
+
+    def forward(self, x: Tensor) -> Tensor:                                     # (b, s, h) -> (b, s, h)
+        return self.down(F.silu(self.gate(x)) * self.up(x) if self.gated else F.gelu(self.up(x)))
+
+
+def make_norm(config: ModelConfig) -> nn.Module:
+    """The configured normalisation over the last dim."""
+    if config.norm == "rmsnorm":
+        return nn.RMSNorm(config.hidden, eps=1e-5)
+    return nn.LayerNorm(config.hidden, bias=config.bias)
+
+
+def rotate(x: Tensor, base: float = 10000.0) -> Tensor:
+    """Rotary positions: turn each pair (i, i + d/2) of x (b, a, s, d) by its token's position times base^(−2i/d)."""
+    s, d = x.shape[-2:]
+    frequency = base ** (-torch.arange(0, d, 2, device=x.device, dtype=torch.float32) / d)
+    angle = torch.arange(s, device=x.device, dtype=torch.float32)[:, None] * frequency      # (s, d/2)
+    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    left, right = x.chunk(2, dim=-1)
+    return torch.cat((left * cos - right * sin, left * sin + right * cos), dim=-1)
+
+
+def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
+    """Draw every parameter from (seed, its name): normal(0, 0.02), projections into the residual stream narrower by
+    √(2·layers) (Radford et al. 2019, section 2.3), biases 0, norm weights 1."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(".bias"):
+                parameter.zero_()
+            elif "norm" in name:
+                parameter.fill_(1.0)
+            else:
+                residual = name.endswith(("attention.output.weight", "mlp.down.weight"))
+                std = 0.02 / math.sqrt(2 * config.layers) if residual else 0.02
+                generator = torch.Generator().manual_seed(name_seed(seed, name))
+                parameter.copy_(torch.empty(parameter.shape).normal_(0, std, generator=generator))
+
+
+def name_seed(seed: int, name: str) -> int:
+    """A 63-bit seed that depends on the run's seed and the parameter's name, the same on every machine."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8], "little") >> 1

@@ -1,0 +1,149 @@
+"""Counted collectives: the only room of ours that calls torch.distributed to move data.
+
+An Axis is one line of the rank grid (a mesh dimension): who stands on it, where we stand, and the collectives along
+it. Each call enters the ledger with its payload and its wire bytes before it leaves. On an axis of one rank every
+collective is the identity and enters nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ..layout.ring import Hop, ring_all_gather, ring_reduce_scatter
+from ..layout.wire import wire_bytes
+from .ledger import Call, Ledger
+
+REDUCTIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
+
+
+class Pending:
+    """A collective under way; `wait()` returns when its result is there. Waiting twice is harmless."""
+
+    def __init__(self, call: Call | None = None, works: tuple[Any, ...] = ()) -> None:
+        self._call, self._works = call, works
+        if call is not None and works:
+            works[-1].get_future().then(lambda _: setattr(call, "finished", time.perf_counter()))
+
+    def wait(self) -> None:
+        """Block until the result may be used."""
+        if self._call is None or self._call.wait_ended is not None:
+            return
+        self._call.wait_began = time.perf_counter()
+        self._block()
+        self._call.wait_ended = time.perf_counter()
+        self._call.finished = self._call.finished or self._call.wait_ended
+
+    def _block(self) -> None:
+        for work in self._works:
+            work.wait()
+
+
+class Axis:
+    """One axis of the mesh as this rank sees it.
+
+    `rank` is the position on the axis, `ranks` the global ranks along it. Tensors are contiguous, on the axis's device.
+    """
+
+    def __init__(self, name: str, ranks: list[int], rank: int, group: dist.ProcessGroup | None, ledger: Ledger) -> None:
+        self.name, self.ranks, self.rank, self.group, self.ledger = name, ranks, rank, group, ledger
+
+    @property
+    def size(self) -> int:
+        """Ranks on the axis."""
+        return len(self.ranks)
+
+    def all_reduce(self, tensor: Tensor, *, purpose: str, reduction: str = "sum", label: str = "") -> Pending:
+        """Every rank's `tensor` becomes the sum (or max) over the ranks, in place."""
+        if self.size == 1:
+            return Pending()
+        call = self._open("all_reduce", purpose, tensor, label)
+        return Pending(call, (dist.all_reduce(tensor, REDUCTIONS[reduction], group=self.group, async_op=True),))
+
+    def broadcast(self, tensor: Tensor, source: int, *, purpose: str, label: str = "") -> Pending:
+        """Every rank's `tensor` becomes that of the rank at position `source`, in place."""
+        if self.size == 1:
+            return Pending()
+        call = self._open("broadcast", purpose, tensor, label)
+        return Pending(call, (dist.broadcast(tensor, self.ranks[source], group=self.group, async_op=True),))
+
+    def all_gather(self, whole: Tensor, *, purpose: str, label: str = "") -> Pending:
+        """Every rank has filled its own 1/N of `whole` (rank r the r-th equal part); afterwards all parts are filled.
+
+        Raises ValueError if N does not divide `whole`'s elements.
+        """
+        if self.size == 1:
+            return Pending()
+        shard = self._equal_parts(whole)[self.rank]
+        call = self._open("all_gather", purpose, whole, label)
+        return Pending(call, (dist.all_gather_into_tensor(whole, shard.clone(), group=self.group, async_op=True),))
+
+    def reduce_scatter(self, whole: Tensor, *, purpose: str, label: str = "") -> Tensor:
+        """The sum over ranks of this rank's 1/N of `whole`, as a view of it; the other parts are used up.
+
+        On gloo a ring of messages, because gloo's own moves as much as an all-reduce; NCCL's own on NCCL. Blocks.
+        Raises ValueError if N does not divide `whole`'s elements.
+        """
+        if self.size == 1:
+            return whole
+        parts = self._equal_parts(whole)
+        call = self._open("reduce_scatter", purpose, whole, label)
+        call.wait_began = call.issued
+        if dist.get_backend(self.group) == "nccl":
+            dist.reduce_scatter_tensor(parts[self.rank], whole.clone(), group=self.group)
+        else:
+            self._ring(call, list(parts), ring_reduce_scatter(self.size))
+        call.finished = call.wait_ended = time.perf_counter()
+        return parts[self.rank]
+
+    def ring_all_reduce(self, tensor: Tensor, *, purpose: str, label: str = "") -> None:
+        """All-reduce (sum) by the ring, step by step as `layout.ring` says: for reading, not for speed. In place, blocks.
+
+        Raises ValueError if N does not divide the elements.
+        """
+        if self.size == 1:
+            return
+        parts = list(self._equal_parts(tensor))
+        call = self._open("all_reduce", purpose, tensor, label)
+        call.wait_began = call.issued
+        self._ring(call, parts, ring_reduce_scatter(self.size) + ring_all_gather(self.size))
+        call.finished = call.wait_ended = time.perf_counter()
+
+    def exchange(self, outgoing: Tensor, to: int, incoming: Tensor, source: int, *, purpose: str, label: str = "") -> None:
+        """Send `outgoing` to position `to` and at the same time receive `incoming` from position `source`. Blocks."""
+        call = self._open("send", purpose, outgoing, label)
+        call.wait_began = call.issued
+        self._swap(outgoing, to, incoming, source)
+        call.finished = call.wait_ended = time.perf_counter()
+
+    def _ring(self, call: Call, parts: list[Tensor], steps: list[list[Hop]]) -> None:
+        """Carry out a ring schedule on this rank's chunks, in place; the call's wire bytes are those of the messages sent."""
+        incoming, call.wire_bytes = torch.empty_like(parts[0]), 0
+        for step in steps:
+            outgoing = step[self.rank]
+            arriving = next(hop for hop in step if hop.receiver == self.rank)
+            self._swap(parts[outgoing.chunk], outgoing.receiver, incoming, arriving.sender)
+            call.wire_bytes += incoming.nbytes
+            if arriving.action == "add":
+                parts[arriving.chunk].add_(incoming)
+            else:
+                parts[arriving.chunk].copy_(incoming)
+
+    def _swap(self, outgoing: Tensor, to: int, incoming: Tensor, source: int) -> None:
+        sending = dist.isend(outgoing, self.ranks[to], group=self.group)
+        receiving = dist.irecv(incoming, self.ranks[source], group=self.group)
+        receiving.wait()
+        sending.wait()
+
+    def _equal_parts(self, whole: Tensor) -> tuple[Tensor, ...]:
+        if whole.numel() % self.size:
+            raise ValueError(f"{whole.numel()} elements cannot be cut into {self.size} equal parts: pad to {-(-whole.numel() // self.size) * self.size}")
+        return whole.view(-1).chunk(self.size)
+
+    def _open(self, op: str, purpose: str, tensor: Tensor, label: str) -> Call:
+        payload = tensor.numel() * tensor.element_size()
+        return self.ledger.open(op, self.name, purpose, payload, wire_bytes(op, payload, self.size), label)

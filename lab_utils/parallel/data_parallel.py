@@ -1,0 +1,147 @@
+"""Data parallelism: every rank holds the whole model and a share of the batch; gradients are summed over the ranks.
+
+Two ways, side by side. *Naive*: after the backward pass, one all-reduce per gradient, each waited for. *Bucketed*: as
+gradients appear they are copied into flat buckets, and a full bucket leaves at once, while the backward pass goes on
+(Li et al. 2020, "PyTorch Distributed: Experiences on Accelerating Data Parallel Training"). The difference is the lesson.
+
+Gradients are summed, not averaged: the loss is divided by the *global* batch's token count before the backward pass,
+so the sum over ranks already is the gradient of the global mean, however unevenly the tokens are spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from ..i18n import t
+from ..layout.buckets import Bucket, assign_buckets
+from .comm import Axis, Pending
+
+
+class GradientSync:
+    """How gradients become the same on all ranks. This base class is what one rank needs: nothing.
+
+    A step is: `zero_grad()`, a backward pass per micro-batch (all but the last inside `no_sync()`), `finish()`.
+    `model` is what to call. `averaged_over`: by what this way divides the sum over ranks (ours: 1; torch's DDP: N).
+    """
+
+    averaged_over = 1
+
+    def __init__(self, model: nn.Module, axis: Axis) -> None:
+        self.model, self.axis, self.enabled = model, axis, True
+        self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Backward passes inside only add to this rank's gradients; nothing is sent."""
+        self.enabled = False
+        try:
+            yield
+        finally:
+            self.enabled = True
+
+    def zero_grad(self) -> None:
+        """Forget the last step's gradients."""
+        for parameter in self.parameters.values():
+            parameter.grad = None
+
+    def finish(self) -> None:
+        """Return when every gradient is the sum over the ranks."""
+
+    def extra_buffers(self) -> list[Tensor]:
+        """Tensors held for communication besides the gradients."""
+        return []
+
+
+class NaiveSync(GradientSync):
+    """One all-reduce per gradient after the backward pass, each waited for before the next."""
+
+    def __init__(self, model: nn.Module, axis: Axis) -> None:
+        super().__init__(model, axis)
+        for name, parameter in self.parameters.items():      # for the trace alone: nothing is sent from here
+            parameter.register_post_accumulate_grad_hook(lambda _, name=name: axis.ledger.mark("gradient", name))
+
+    def finish(self) -> None:
+        for name, parameter in self.parameters.items():
+            if parameter.grad is None:      # unused here, but perhaps not on the other ranks
+                parameter.grad = torch.zeros_like(parameter)
+            self.axis.all_reduce(parameter.grad, purpose="gradient", label=name).wait()
+
+
+class BucketedSync(GradientSync):
+    """Flat buckets that leave in order, each as soon as its last gradient exists; waited for only at the end.
+
+    Invariants: once a gradient has appeared, `parameter.grad` is a view of its bucket, so nothing is copied back.
+    Buckets leave in the same order on every rank, or the ranks would add up different buckets.
+    """
+
+    def __init__(self, model: nn.Module, axis: Axis, bucket_bytes: int) -> None:
+        super().__init__(model, axis)
+        first = next(iter(self.parameters.values()))
+        self.layout = assign_buckets({name: p.numel() for name, p in self.parameters.items()}, bucket_bytes, first.element_size())
+        self.buffers = [torch.zeros(bucket.numel, dtype=first.dtype, device=first.device) for bucket in self.layout]
+        self.views = {name: view for bucket, buffer in zip(self.layout, self.buffers, strict=True) for name, view in self._cut(bucket, buffer)}
+        self.bucket_of = {name: i for i, bucket in enumerate(self.layout) for name in bucket.names}
+        self._begin_step()
+        for name, parameter in self.parameters.items():
+            parameter.register_post_accumulate_grad_hook(lambda p, name=name: self._gradient_exists(name, p))
+
+    def _cut(self, bucket: Bucket, buffer: Tensor) -> Iterator[tuple[str, Tensor]]:
+        for name, offset in zip(bucket.names, bucket.offsets, strict=True):
+            parameter = self.parameters[name]
+            yield name, buffer[offset : offset + parameter.numel()].view_as(parameter)
+
+    def _begin_step(self) -> None:
+        self.missing = [set(bucket.names) for bucket in self.layout]
+        self.pending: list[Pending] = []
+
+    def zero_grad(self) -> None:
+        super().zero_grad()
+        self._begin_step()
+
+    def _gradient_exists(self, name: str, parameter: Tensor) -> None:
+        self._move_into_bucket(name, parameter)
+        if self.enabled:
+            if name not in self.missing[self.bucket_of[name]]:
+                raise RuntimeError(t(f"the gradient of {name} appeared twice in one step, after its bucket may have left: put every backward pass but the last inside no_sync(), and call zero_grad() before each step.",
+                                     f"{name} 的梯度在同一步里出现了两次，而它所在的桶可能已经发出：除最后一次外，每次反向传播都应放在 no_sync() 里，并在每步开始前调用 zero_grad()。"))
+            self.axis.ledger.mark("gradient", name)
+            self.missing[self.bucket_of[name]].discard(name)
+            self._send_full_buckets()
+
+    def _move_into_bucket(self, name: str, parameter: Tensor) -> None:
+        view = self.views[name]
+        if parameter.grad is not view:
+            view.copy_(parameter.grad)
+            parameter.grad = view
+
+    def _send_full_buckets(self) -> None:
+        while len(self.pending) < len(self.layout) and not self.missing[len(self.pending)]:
+            number = len(self.pending)
+            self.pending.append(self.axis.all_reduce(self.buffers[number], purpose="gradient", label=f"bucket {number}"))
+
+    def finish(self) -> None:
+        for name in {name for names in self.missing for name in names}:
+            parameter = self.parameters[name]
+            if parameter.grad is None:      # took no part in this rank's loss: its share of the sum is 0
+                parameter.grad = self.views[name].zero_()
+            self.missing[self.bucket_of[name]].discard(name)
+        self._send_full_buckets()
+        for pending in self.pending:
+            pending.wait()
+
+    def extra_buffers(self) -> list[Tensor]:
+        return self.buffers
+
+
+def data_parallel(model: nn.Module, axis: Axis, *, gradient_sync: str = "bucketed", bucket_bytes: int = 2**20) -> GradientSync:
+    """Keep the gradients of `model` equal over `axis`; the model itself is left as it is.
+
+    `gradient_sync`: "naive" or "bucketed". On an axis of one rank: the identity.
+    """
+    if axis.size == 1:
+        return GradientSync(model, axis)
+    return NaiveSync(model, axis) if gradient_sync == "naive" else BucketedSync(model, axis, bucket_bytes)

@@ -1,0 +1,193 @@
+"""Report: what one optimizer step costs, rank by rank; the same shape estimated or measured. No torch in here.
+
+`estimate` and `train` both return one; `compare` lays two side by side, term by term. Bytes are bytes, times are
+seconds of the median step, FLOPs are of the whole job and one step. A term that was not looked at is None, never 0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from .i18n import t
+
+SCHEMA = 1
+MEMORY_TERMS = ("parameters", "gradients", "optimizer", "activations", "weight_copies", "gathered", "buckets", "temporary", "peak")
+TIME_TERMS = ("compute", "communication", "bubble", "data", "step", "hidden")
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """One kind of call in one step on one rank.
+
+    `bytes` is the unsharded tensor of the collective, padding included (point-to-point: what the sender sends);
+    `wire_bytes` is what this rank sends with a ring.
+    """
+
+    op: str
+    axis: str
+    purpose: Literal["gradient", "parameter", "activation", "control"]
+    calls: int
+    bytes: int
+    wire_bytes: int
+
+
+@dataclass(frozen=True)
+class RankReport:
+    """One rank: where it stands on the mesh, and its memory, traffic and time."""
+
+    rank: int
+    coords: Mapping[str, int]
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    traffic: tuple[Traffic, ...] = ()
+    time: Mapping[str, float | None] = field(default_factory=dict)
+
+    def total(self, what: Literal["calls", "bytes", "wire_bytes"] = "bytes", **where: str) -> int:
+        """Sum over the traffic entries that match, e.g. `total("wire_bytes", purpose="gradient", axis="dp")`."""
+        return sum(getattr(entry, what) for entry in self.traffic if all(getattr(entry, k) == v for k, v in where.items()))
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `estimate` and `train` return; `to_json` writes the keys that design and README describe."""
+
+    kind: Literal["estimated", "measured"]
+    device: str
+    config: Mapping[str, Any]
+    parameters: int
+    ranks: tuple[RankReport, ...]
+    engine: str = "ours"
+    loss: tuple[float, ...] = ()
+    flops: Mapping[str, Any] = field(default_factory=dict)
+    tokens_per_second: float | None = None
+    mfu: float | None = None
+    segments: tuple[Any, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def world_size(self) -> int:
+        """Number of ranks."""
+        return len(self.ranks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists and dicts, ready for json."""
+        return {"schema": SCHEMA, "world_size": self.world_size, **asdict(self)}
+
+    def to_json(self, indent: int | None = 1) -> str:
+        """The report as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> Report:
+        """Read `to_dict`'s result back; keys that this version does not know are ignored.
+
+        Raises ValueError for another schema.
+        """
+        if raw.get("schema") != SCHEMA:
+            raise ValueError(t(f"this is no report of schema {SCHEMA}: its schema is {raw.get('schema')!r}.", f"这不是 schema {SCHEMA} 的报告：它的 schema 是 {raw.get('schema')!r}。"))
+        ranks = tuple(
+            RankReport(**_known(RankReport, r) | {"traffic": tuple(Traffic(**_known(Traffic, e)) for e in r["traffic"])}) for r in raw["ranks"]
+        )
+        plain = _known(cls, raw)
+        return cls(**plain | {"ranks": ranks} | {k: tuple(plain.get(k, ())) for k in ("loss", "segments", "notes")})
+
+    @classmethod
+    def from_json(cls, text: str) -> Report:
+        """Read `to_json`'s text back."""
+        return cls.from_dict(json.loads(text))
+
+
+def _known(cls: type, raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in raw.items() if k in cls.__dataclass_fields__}
+
+
+class Row(NamedTuple):
+    """One term of one rank, estimated beside measured."""
+
+    rank: int
+    group: str
+    term: str
+    estimated: float | None
+    measured: float | None
+
+    @property
+    def error(self) -> float | None:
+        """(estimated − measured) ÷ measured; None where a side is missing, ±inf where measured is 0 and estimated is not."""
+        if self.estimated is None or self.measured is None:
+            return None
+        if self.estimated == self.measured:
+            return 0.0
+        return (self.estimated - self.measured) / self.measured if self.measured else float("inf") * self.estimated
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rows of `compare`; prints as a table, in a notebook as HTML; `figure()` is a plotly bar chart of the errors."""
+
+    rows: tuple[Row, ...]
+
+    def __str__(self) -> str:
+        head = (t("rank", "rank"), t("term", "项目"), t("estimated", "估算"), t("measured", "实测"), t("error", "误差"))
+        body = [head] + [(str(r.rank), f"{r.group} · {r.term}", _number(r.estimated, r), _number(r.measured, r), _percent(r.error)) for r in self.rows]
+        widths = [max(_columns(line[i]) for line in body) for i in range(len(head))]
+        return "\n".join("  ".join(_pad(cell, w, i != 1) for i, (cell, w) in enumerate(zip(line, widths, strict=True))).rstrip() for line in body)
+
+    def worst(self) -> Row | None:
+        """The row that is furthest off, among those with both sides."""
+        return max((r for r in self.rows if r.error is not None), key=lambda r: abs(r.error), default=None)
+
+    def exact(self, *groups: str) -> bool:
+        """Whether every row of these groups (all groups if none is named) has both sides, and they are equal."""
+        rows = [r for r in self.rows if not groups or r.group in groups]
+        return bool(rows) and all(r.error == 0 for r in rows)
+
+    def figure(self) -> Any:
+        """A plotly bar chart: each term's error in percent, the wrong one standing out."""
+        import plotly.graph_objects as go
+
+        rows = [r for r in self.rows if r.error is not None]
+        figure = go.Figure(go.Bar(x=[100 * r.error for r in rows], y=[f"rank {r.rank} · {r.group} · {r.term}" for r in rows], orientation="h"))
+        return figure.update_layout(xaxis_title=t("error, % of measured", "误差（占实测的百分比）"), yaxis_autorange="reversed", template="simple_white")
+
+
+def compare(estimated: Report, measured: Report, ranks: Iterable[int] = (0,)) -> Comparison:
+    """Lay two reports of the same run side by side, for the given ranks.
+
+    Raises ValueError if their configs differ: a comparison of two different runs would mean nothing.
+    """
+    differ = sorted(k for k in {*estimated.config, *measured.config} if estimated.config.get(k) != measured.config.get(k))
+    if differ:
+        raise ValueError(t(f"these reports are of different runs: {', '.join(differ)} differ.", f"这两份报告不是同一个运行：{'、'.join(differ)} 不同。"))
+    rows = [Row(0, "job", "FLOPs", estimated.flops.get("model"), measured.flops.get("model"))]
+    for rank in ranks:
+        e, m = estimated.ranks[rank], measured.ranks[rank]
+        for term in MEMORY_TERMS:
+            rows.append(Row(rank, "memory", term, e.memory.get(term), m.memory.get(term)))
+        for key in dict.fromkeys((x.op, x.axis, x.purpose) for x in (*e.traffic, *m.traffic)):
+            where = dict(zip(("op", "axis", "purpose"), key, strict=True))
+            for what in ("calls", "bytes", "wire_bytes"):
+                rows.append(Row(rank, "traffic", f"{key[2]} {key[0]} @{key[1]} {what}", e.total(what, **where), m.total(what, **where)))
+        rows += [Row(rank, "time", term, e.time.get(term), m.time.get(term)) for term in TIME_TERMS]
+    return Comparison(tuple(r for r in rows if r.estimated is not None or r.measured is not None))
+
+
+def _number(value: float | None, row: Row) -> str:
+    if value is None:
+        return "–"
+    return f"{1e3 * value:,.2f} ms" if row.group == "time" else f"{value:,.0f}"
+
+
+def _percent(error: float | None) -> str:
+    return "" if error is None else t("exact", "完全一致") if error == 0 else f"{error:+.1%}"
+
+
+def _columns(text: str) -> int:
+    """Columns that a terminal gives the text: a Han character takes two."""
+    return sum(2 if "⺀" <= c <= "￠" else 1 for c in text)
+
+
+def _pad(text: str, width: int, right: bool) -> str:
+    space = " " * (width - _columns(text))
+    return space + text if right else text + space

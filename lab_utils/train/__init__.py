@@ -1,0 +1,62 @@
+"""`train(config) → Report`: run it for real, on as many processes as the layout has ranks. The caller needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ..config import TrainConfig
+from ..layout.parameters import parameter_count
+from ..layout.refusals import refuse_what_cannot_run
+from ..report import Report
+from ..verb import callable_package
+from .progress import LossBoard
+
+if TYPE_CHECKING:
+    from .loop import RankResult
+
+__all__ = ["train"]
+
+
+def train(
+    config: TrainConfig, *, engine: Literal["ours", "torch"] = "ours", threads: int | None = None, timeout: float = 600.0,
+    progress: bool | Callable[[int, float], None] = False, gradients: str | Path | None = None,
+) -> Report:  # fmt: skip
+    """Train `config` and report what one optimizer step really cost, rank by rank.
+
+    `engine`: "ours", or "torch" for DistributedDataParallel behind the same report. `threads`: CPU threads per rank.
+    `timeout`: seconds that a rank may keep the others waiting. `progress`: True for a bar, or a function that is
+    called with (step, mean loss). `gradients`: a file for the first step's gradients before clipping (NumPy .npz, by
+    parameter name). Raises ConfigError for what cannot run, LaunchError when a rank fails.
+    """
+    from ..launch import launch
+
+    refuse_what_cannot_run(config, engine)
+    with LossBoard(config, progress) as board:
+        results = launch(_rank_main, config.parallel.world_size, config, engine, gradients is not None, timeout=timeout, threads=threads, on_event=board)
+    if gradients is not None:
+        import numpy
+
+        numpy.savez(gradients, **results[0].gradients)
+    return _merge(config, engine, results)
+
+
+def _rank_main(config: TrainConfig, engine: str, keep_gradients: bool) -> RankResult:
+    from .loop import run_rank      # torch is imported on the ranks only
+
+    return run_rank(config, engine, keep_gradients)
+
+
+def _merge(config: TrainConfig, engine: str, results: list[RankResult]) -> Report:
+    tokens = config.global_batch * config.model.seq
+    step = max((r.report.time["step"] for r in results if r.report.time["step"]), default=None)      # the slowest rank sets the pace
+    return Report(
+        kind="measured", engine=engine, device=results[0].device, config=config.to_dict(), parameters=parameter_count(config.model),
+        ranks=tuple(r.report for r in results), loss=tuple(sum(sums) / tokens for sums in zip(*(r.loss_sums for r in results), strict=True)),
+        flops={kind: sum(r.flops[kind] for r in results) for kind in ("model", "hardware")} | {"causal_attention": "whole"},
+        tokens_per_second=tokens / step if step else None,
+    )  # fmt: skip
+
+
+callable_package(__name__, train)

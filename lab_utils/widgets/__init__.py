@@ -1,0 +1,10 @@
+"""Interactive tools: each is a pure `scene(state, lang)` that Explorer draws, in a notebook or in a page without a kernel.
+
+One module per tool; `data_parallelism.explorer()` returns the tool, ready to display. Never imports torch, and imports
+anywidget only when a tool is displayed.
+"""
+
+from .controls import Challenge, Checkbox, Panel, Select, Slider
+from .explorer import Explorer
+
+__all__ = ["Challenge", "Checkbox", "Explorer", "Panel", "Select", "Slider"]

@@ -1,0 +1,133 @@
+"""Explorer: one base for every tool. It draws scenes, in a notebook (anywidget) or in a page without kernel and network."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..i18n import language
+from .controls import Challenge, Control, Panel, State, count_states, say, start_state, states
+from .scene import Scene
+from .static import page, stylesheet, svg
+from .table import compress, pack
+
+LARGEST_TABLE = 2048        # states of one panel that are drawn ahead; a larger panel asks the kernel, one state at a time
+_SCRIPT = Path(__file__).with_name("explorer.js")
+_WORDS = {
+    "play": ("▶ Play", "▶ 播放"),
+    "pause": ("⏸ Pause", "⏸ 暂停"),
+    "challenge": ("Challenge", "挑战"),
+    "open": ("Not yet.", "尚未达成。"),
+    "solved": ("✓ Solved.", "✓ 已达成。"),
+    "waiting": ("waiting for the kernel", "正在等待内核"),
+}
+
+
+class Explorer:
+    """A tool: controls above, panels below, and perhaps a challenge; display it, or write `html()` to a file.
+
+    Raises ValueError for a panel whose controls do not exist, and for a challenge that is met from the start or never.
+    """
+
+    def __init__(
+        self, title: tuple[str, str], controls: Sequence[Control], panels: Sequence[Panel], challenge: Challenge | None = None, lang: str | None = None
+    ) -> None:
+        self.lang = lang or language()
+        self.title, self.controls, self.panels, self.challenge = say(title, self.lang), tuple(controls), tuple(panels), challenge
+        self._by_name = {c.name: c for c in self.controls}
+        for panel in self.panels:
+            for name in panel.controls:
+                if name not in self._by_name or self._by_name[name].by not in (None, *panel.controls):
+                    raise ValueError(f"panel {panel.name!r} needs the control {name!r} and the one that decides its options; there are: {', '.join(self._by_name)}.")
+
+    def scene(self, panel: Panel, state: State) -> Scene:
+        """What a panel shows in a state; controls that are not the panel's are ignored."""
+        return panel.scene({name: state[name] for name in panel.controls}, self.lang)
+
+    @functools.cached_property
+    def table(self) -> dict[str, Any]:
+        """Panel name → its packed scenes; None for a panel that asks the kernel. "solved": 1 or 0 for each state of the challenge's panel."""
+        table: dict[str, Any] = {p.name: pack([s and self.scene(p, s) for s in states(self._controls_of(p))]) if self._is_small(p) else None for p in self.panels}
+        if self.challenge:
+            panel = next(p for p in self.panels if p.name == self.challenge.panel)
+            solved = [int(bool(s and self.challenge.met(s))) for s in states(self._controls_of(panel))]
+            if not any(solved) or self.challenge.met(start_state(self.controls)):
+                raise ValueError(f"the challenge of {self.title!r} must be open at the start and met in some state.")
+            table["solved"] = solved
+        return table
+
+    @functools.cached_property
+    def spec(self) -> dict[str, Any]:
+        """What explorer.js needs beside the table: words, controls, panels."""
+        controls = []
+        for c in self.controls:
+            lists = [c.options[value] for value, _ in self._by_name[c.by].options] if c.by else [c.options]
+            words = [[say(w, self.lang) for _, w in options] for options in lists]
+            controls.append({"name": c.name, "label": say(c.label, self.lang), "kind": c.kind, "play": c.play, "by": c.by, "size": c.size, "words": words})
+        return {
+            "title": self.title, "lang": {"en": "en", "zh": "zh-CN"}[self.lang], "words": {k: say(w, self.lang) for k, w in _WORDS.items()},
+            "controls": controls, "panels": [{"name": p.name, "width": p.width, "height": p.height, "controls": p.controls} for p in self.panels],
+            "challenge": self.challenge and {"task": say(self.challenge.task, self.lang), "panel": self.challenge.panel},
+        }  # fmt: skip
+
+    def html(self) -> str:
+        """A self-contained page: no kernel, no network. Raises ValueError if a panel is too large for a table."""
+        large = [p.name for p in self.panels if not self._is_small(p)]
+        if large:
+            raise ValueError(f"panel {large[0]!r} has more than {LARGEST_TABLE} states and needs a kernel; give it fewer controls or options.")
+        return page(self.spec, compress(self.table), self._start_indices(), _SCRIPT.read_text(encoding="utf-8"))
+
+    def svg(self) -> str:
+        """The first state as a picture that needs nothing at all; what a notebook shows where no code runs."""
+        state = start_state(self.controls)
+        chosen = [(say(c.label, self.lang), say(dict(c.choices(state))[state[c.name]], self.lang)) for c in self.controls]
+        return svg(self.title, chosen, [(p.width, p.height, self.scene(p, state)) for p in self.panels], self.spec["lang"])
+
+    @functools.cached_property
+    def widget(self) -> Any:
+        """The live widget (anywidget); built when the tool is displayed for the first time."""
+        widget = _widget_class()(spec=self.spec, table=compress(self.table), state=self._start_indices())
+        widget.on_msg(self._answer)
+        return widget
+
+    def _answer(self, widget: Any, question: dict[str, Any], _buffers: Any) -> None:
+        panel = next(p for p in self.panels if p.name == question["panel"])
+        state: dict[str, Any] = {}
+        for control in self._controls_of(panel):
+            state[control.name] = control.choices(state)[question["state"][control.name]][0]
+        widget.send(question | {"scene": self.scene(panel, state)})
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        bundle = self.widget._repr_mimebundle_()
+        live = bundle[0] if isinstance(bundle, tuple) else bundle
+        return {**live, "text/plain": repr(self), "image/svg+xml": self.svg()}
+
+    def __repr__(self) -> str:
+        state = start_state(self.controls)
+        return "\n".join([self.title, *(self.scene(p, state)["alt"] for p in self.panels)])
+
+    def _controls_of(self, panel: Panel) -> list[Control]:
+        return [self._by_name[name] for name in panel.controls]
+
+    def _is_small(self, panel: Panel) -> bool:
+        return count_states(self._controls_of(panel)) <= LARGEST_TABLE
+
+    def _start_indices(self) -> dict[str, int]:
+        return {c.name: c.start for c in self.controls}
+
+
+@functools.cache
+def _widget_class() -> type:
+    import anywidget            # takes a quarter of a second, and only a displayed tool needs it
+    import traitlets
+
+    class ExplorerWidget(anywidget.AnyWidget):
+        _esm = _SCRIPT.read_text(encoding="utf-8")
+        _css = stylesheet()
+        spec = traitlets.Dict().tag(sync=True)
+        table = traitlets.Unicode().tag(sync=True)
+        state = traitlets.Dict().tag(sync=True)
+
+    return ExplorerWidget
