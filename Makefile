@@ -18,7 +18,9 @@ LOCALE := $(if $(filter zh,$(lang)),zh_CN,default)
 .PHONY: lab build test test-all
 .DEFAULT_GOAL := lab
 
+# Trusted notebooks show their saved pictures and folded answers at once, before anything is run.
 lab: .venv/installed $(JUPYTER)/overrides.json
+	@$(BIN)/jupyter trust $(wildcard lessons/$(lang)/*.ipynb labs/$(lang)/*.ipynb) >/dev/null
 	@exec $(BIN)/jupyter lab $$([ "$$(id -u)" = 0 ] && echo --allow-root) --LabApp.app_settings_dir=$(JUPYTER) \
 	  --LabApp.workspaces_dir=$(JUPYTER)/workspaces --LabApp.default_url=/lab/tree/lessons/$(lang)/00_start.ipynb \
 	  --ServerApp.root_dir=. --ServerApp.ip=127.0.0.1 --ServerApp.answer_yes=True --Application.log_level=WARN

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from .i18n import t
 
@@ -20,16 +21,23 @@ COMMANDS = {
 }
 
 
+class _Flags(argparse.ArgumentParser):
+    """A wrong flag is answered in one sentence; the page of usage is left to --help."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, t(f"{self.prog}: {message}; --help lists what there is.\n", f"{self.prog}：{message}；用 --help 查看全部参数。\n"))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status."""
     argv = sys.argv[1:] if argv is None else argv
-    parser = argparse.ArgumentParser(prog="python -m lab_utils", description="LLM Training Lab · 大模型训练实验室")
+    parser = _Flags(prog="python -m lab_utils", description="LLM Training Lab · 大模型训练实验室")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (_, en, zh) in COMMANDS.items():
         commands.add_parser(name, help=t(en, zh), add_help=False)
     called = parser.parse_known_args(argv[:1])[0].command
     home = importlib.import_module(COMMANDS[called][0])
-    flags = argparse.ArgumentParser(prog=f"python -m lab_utils {called}", description=home.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags = _Flags(prog=f"python -m lab_utils {called}", description=home.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     home.add_arguments(flags)
     return home.run(flags.parse_args(argv[1:]))
 

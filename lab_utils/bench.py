@@ -10,9 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
+from .commands import writable
+from .commands.flags import one_sentence, whole_from_1
 from .config import TrainConfig
 from .i18n import t
 
@@ -115,17 +118,19 @@ def table(rows: list[Ratio]) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Flags of `bench`."""
     parser.add_argument("--preset", default="small", help=t("model shape", "模型规模"))
-    parser.add_argument("--dp", type=int, default=2, help=t("ranks", "进程数"))
-    parser.add_argument("--batch-per-rank", type=int, default=8, help=t("sequences per rank and step", "每进程每步的序列数"))
+    parser.add_argument("--dp", type=whole_from_1, default=2, help=t("ranks", "进程数"))
+    parser.add_argument("--batch-per-rank", type=whole_from_1, default=8, help=t("sequences per rank and step", "每进程每步的序列数"))
     parser.add_argument("--bucket-mib", type=float, default=None, help=t("bucket size in MiB", "桶大小（MiB）"))
-    parser.add_argument("--pairs", type=int, default=15, help=t("pairs of blocks per row, at least 7", "每行的对比次数，至少 7"))
-    parser.add_argument("--steps", type=int, default=4, help=t("optimizer steps in a block", "每块的优化器步数"))
-    parser.add_argument("--threads", type=int, default=1, help=t("CPU threads per rank", "每进程的 CPU 线程数"))
-    parser.add_argument("--json", default=None, help=t("also write the rows to this file", "同时写入此文件"))
+    parser.add_argument("--pairs", type=whole_from_1, default=15, help=t("pairs of blocks per row, at least 7", "每行的对比次数，至少 7"))
+    parser.add_argument("--steps", type=whole_from_1, default=4, help=t("optimizer steps in a block", "每块的优化器步数"))
+    parser.add_argument("--threads", type=whole_from_1, default=1, help=t("CPU threads per rank", "每进程的 CPU 线程数"))
+    parser.add_argument("--json", type=Path, default=None, help=t("also write the rows to this file", "同时写入此文件"))
 
 
+@one_sentence
 def run(args: argparse.Namespace) -> int:
     """Carry out `bench`."""
+    writable(args.json)
     flags = {} if args.bucket_mib is None else {"bucket_mib": args.bucket_mib}
     config = TrainConfig.of(args.preset, dp=args.dp, global_batch=args.dp * args.batch_per_rank, **flags)
     print(t(f"throughput ratios on {args.dp} ranks × {args.threads} thread(s), {args.preset}, {args.batch_per_rank} sequences a rank; {args.pairs} interleaved pairs of {args.steps} steps",
@@ -133,6 +138,5 @@ def run(args: argparse.Namespace) -> int:
     rows = bench(config, max(7, args.pairs), args.steps, args.threads)
     print(table(rows))
     if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump([asdict(row) | {"median": row.median, "spread": row.spread} for row in rows], file, indent=1)
+        args.json.write_text(json.dumps([asdict(row) | {"median": row.median, "spread": row.spread} for row in rows], indent=1), encoding="utf-8")
     return 0

@@ -6,8 +6,9 @@ return a Report. A field's name is the command line's flag with underscores.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from math import isfinite, isqrt
 from typing import Any, Literal, get_args, get_type_hints
 
 from .i18n import t
@@ -51,9 +52,14 @@ def _check_choices(config: Any) -> None:
                    f"--{name} 应为不小于 {least} 的整数，而不是 {value!r}。")
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and isfinite(value)
+
+
 def divisors(n: int) -> list[int]:
     """The whole numbers that divide n, ascending."""
-    return [d for d in range(1, n + 1) if n % d == 0]
+    small = [d for d in range(1, isqrt(n) + 1) if n % d == 0]
+    return sorted({*small, *(n // d for d in small)})
 
 
 def _nearest(n: int, degree: int) -> str:
@@ -83,9 +89,8 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         _check_choices(self)
-        usual_ffn = 4 * self.hidden if self.activation == "gelu" else -(-8 * self.hidden // 3 // 8) * 8
-        for name, usual in (("kv_heads", self.heads), ("ffn", usual_ffn)):
-            if getattr(self, name) is None:
+        for name, usual in self._usual():
+            if getattr(self, name) is None and name != "head_dim":
                 object.__setattr__(self, name, usual)
         if self.head_dim is None:
             _check(self.hidden % self.heads == 0,
@@ -102,6 +107,12 @@ class ModelConfig:
         _check(self.positions != "rope" or self.head_dim % 2 == 0,
                f"RoPE turns pairs of numbers, so --head-dim must be even, not {self.head_dim}.",
                f"RoPE 成对旋转，--head-dim 必须是偶数，而不是 {self.head_dim}。")
+
+    def _usual(self) -> Iterator[tuple[str, int]]:
+        """What a size is when it is not given."""
+        yield "kv_heads", self.heads
+        yield "head_dim", self.hidden // self.heads
+        yield "ffn", 4 * self.hidden if self.activation == "gelu" else -(-8 * self.hidden // 3 // 8) * 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +132,7 @@ class ParallelConfig:
     def __post_init__(self) -> None:
         _check_choices(self)
         _check(self.zero in (0, 1, 2, 3), f"--zero must be 0, 1, 2 or 3, not {self.zero!r}.", f"--zero 只能是 0、1、2 或 3，而不是 {self.zero!r}。")
-        _check(isinstance(self.bucket_mib, int | float) and self.bucket_mib > 0,
+        _check(_is_number(self.bucket_mib) and self.bucket_mib > 0,
                f"--bucket-mib must be above 0, not {self.bucket_mib!r}.", f"--bucket-mib 必须大于 0，而不是 {self.bucket_mib!r}。")
 
     @property
@@ -158,17 +169,23 @@ class TrainConfig:
         _check(batch % dp == 0,
                f"--global-batch {batch} cannot be shared equally by --dp {dp} ranks; nearest --dp that can: {_nearest(batch, dp)}.",
                f"--global-batch {batch} 不能由 --dp {dp} 个进程平分；最接近的可用 --dp：{_nearest(batch, dp)}。")
-        if self.micro_batch is None:
-            object.__setattr__(self, "micro_batch", batch // dp)
-        share = batch // dp
-        _check(isinstance(self.micro_batch, int) and 1 <= self.micro_batch <= share and share % self.micro_batch == 0,
-               f"--micro-batch {self.micro_batch} does not divide a rank's share of {share} sequences; nearest that do: {_nearest(share, self.micro_batch or 1)}.",
-               f"--micro-batch {self.micro_batch} 不能整除每个进程分到的 {share} 条序列；最接近的可用值：{_nearest(share, self.micro_batch or 1)}。")
-        if self.lr is None:
-            object.__setattr__(self, "lr", 0.1 if self.optimizer == "sgd" else 3e-3)
-        _check(self.lr > 0, f"--lr must be above 0, not {self.lr}.", f"--lr 必须大于 0，而不是 {self.lr}。")
-        _check(self.clip >= 0, f"--clip must be 0 (off) or above, not {self.clip}.", f"--clip 必须不小于 0（0 为关闭），而不是 {self.clip}。")
+        for name, usual in self._usual():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, usual)
+        share, micro = batch // dp, self.micro_batch
+        _check(isinstance(micro, int) and not isinstance(micro, bool),
+               f"--micro-batch must be a whole number from 1 up, not {micro!r}.", f"--micro-batch 应为不小于 1 的整数，而不是 {micro!r}。")
+        _check(1 <= micro <= share and share % micro == 0,
+               f"--micro-batch {micro} does not divide a rank's share of {share} sequences; nearest that do: {_nearest(share, micro)}.",
+               f"--micro-batch {micro} 不能整除每个进程分到的 {share} 条序列；最接近的可用值：{_nearest(share, micro)}。")
+        _check(_is_number(self.lr) and self.lr > 0, f"--lr must be above 0, not {self.lr!r}.", f"--lr 必须大于 0，而不是 {self.lr!r}。")
+        _check(_is_number(self.clip) and self.clip >= 0, f"--clip must be 0 (off) or above, not {self.clip!r}.", f"--clip 必须不小于 0（0 为关闭），而不是 {self.clip!r}。")
         self.recomputed_layers()
+
+    def _usual(self) -> Iterator[tuple[str, int | float]]:
+        """What a number is when it is not given."""
+        yield "micro_batch", self.global_batch // self.parallel.dp
+        yield "lr", 0.1 if self.optimizer == "sgd" else 3e-3
 
     @classmethod
     def of(cls, preset: str = "tiny", **flags: Any) -> TrainConfig:
@@ -183,12 +200,13 @@ class TrainConfig:
     def replace(self, **flags: Any) -> TrainConfig:
         """The same run with some flags changed, in whichever part they live.
 
-        A micro-batch that was the whole share of a rank stays the whole share.
+        What had its usual size keeps to the usual: with twice the heads there are twice the key/value heads, and a
+        micro-batch that was the whole share of a rank stays the whole share. Another optimizer takes its own usual rate.
         """
         flat = self.to_dict()
-        if self.micro_batch == self.global_batch // self.parallel.dp:
-            flat["micro_batch"] = None
-        if "optimizer" in flags:
+        for part in (self.model, self):
+            flat.update({name: None for name, usual in part._usual() if getattr(part, name) == usual})
+        if flags.get("optimizer", self.optimizer) != self.optimizer:
             flat["lr"] = None
         return self._build({}, flat | flags)
 
@@ -212,8 +230,8 @@ class TrainConfig:
             return []
         if self.recompute == "full":
             return list(range(self.model.layers))
-        numbers = self.recompute.split(",")
-        _check(all(n.strip().isdigit() and int(n) < self.model.layers for n in numbers),
+        numbers = str(self.recompute).split(",")
+        _check(all(n.strip().isdecimal() and int(n) < self.model.layers for n in numbers),
                f"--recompute {self.recompute!r}: use none, selective, full, or layer numbers below {self.model.layers} like 0,2.",
                f"--recompute {self.recompute!r} 无效：可用 none、selective、full，或小于 {self.model.layers} 的层号，如 0,2。")
         return sorted({int(n) for n in numbers})
@@ -239,8 +257,8 @@ def flag_fields() -> dict[str, tuple[type, Field]]:
 class Cluster:
     """The machine that an estimate is for. Rates are what is achieved, not the data sheet's, and say so in `sources`.
 
-    Bandwidths are one-way, per rank, in bytes per second; latencies are per message, in seconds. A rank's ring
-    crosses the slower link as soon as the ranks do not fit in one node. `None`: unknown, and the time is not estimated.
+    Bandwidths are one-way, per rank, in bytes per second; latencies are per message, in seconds. `link` is inside a node,
+    `network` between nodes. `None`: unknown, and the time is not estimated.
     """
 
     name: str

@@ -85,8 +85,11 @@ class Report:
 
         Raises ValueError for another schema.
         """
+        if not isinstance(raw, Mapping):
+            raise ValueError(t("this is no report: a report is a JSON object.", "这不是报告：报告应是一个 JSON 对象。"))
         if raw.get("schema") != SCHEMA:
-            raise ValueError(t(f"this is no report of schema {SCHEMA}: its schema is {raw.get('schema')!r}.", f"这不是 schema {SCHEMA} 的报告：它的 schema 是 {raw.get('schema')!r}。"))
+            found = raw.get("schema")
+            raise ValueError(t(f"this is no report of schema {SCHEMA}: its schema is {found!r}.", f"这不是 schema {SCHEMA} 的报告：它的 schema 是 {found!r}。"))
         ranks = tuple(
             RankReport(**_known(RankReport, r) | {"traffic": tuple(Traffic(**_known(Traffic, e)) for e in r["traffic"])}) for r in raw["ranks"]
         )
@@ -103,6 +106,14 @@ def _known(cls: type, raw: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in raw.items() if k in cls.__dataclass_fields__}
 
 
+_CHINESE = {
+    "job": "整个任务", "memory": "内存", "traffic": "通信", "time": "时间", "FLOPs": "浮点运算量",
+    "parameters": "参数", "gradients": "梯度", "optimizer": "优化器状态", "activations": "激活值", "weight_copies": "权重副本", "gathered": "聚合的参数",
+    "buckets": "桶的额外占用", "temporary": "临时张量", "peak": "峰值",
+    "compute": "计算", "communication": "暴露的通信", "bubble": "气泡", "data": "数据", "step": "一步", "hidden": "隐藏的通信",
+}  # fmt: skip
+
+
 class Row(NamedTuple):
     """One term of one rank, estimated beside measured."""
 
@@ -111,6 +122,11 @@ class Row(NamedTuple):
     term: str
     estimated: float | None
     measured: float | None
+
+    @property
+    def label(self) -> str:
+        """Group and term in the reader's language."""
+        return t(f"{self.group} · {self.term}", f"{_CHINESE[self.group]} · {_CHINESE.get(self.term, self.term)}")
 
     @property
     def error(self) -> float | None:
@@ -130,9 +146,13 @@ class Comparison:
 
     def __str__(self) -> str:
         head = (t("rank", "rank"), t("term", "项目"), t("estimated", "估算"), t("measured", "实测"), t("error", "误差"))
-        body = [head] + [(str(r.rank), f"{r.group} · {r.term}", _number(r.estimated, r), _number(r.measured, r), _percent(r.error)) for r in self.rows]
+        body = [head] + [(str(r.rank), r.label, _number(r.estimated, r), _number(r.measured, r), _percent(r.error)) for r in self.rows]
         widths = [max(_columns(line[i]) for line in body) for i in range(len(head))]
         return "\n".join("  ".join(_pad(cell, w, i != 1) for i, (cell, w) in enumerate(zip(line, widths, strict=True))).rstrip() for line in body)
+
+    def only(self, *groups: str) -> Comparison:
+        """The rows of these groups ("job", "memory", "traffic", "time") that have both sides."""
+        return Comparison(tuple(r for r in self.rows if r.group in groups and r.error is not None))
 
     def worst(self) -> Row | None:
         """The row that is furthest off, among those with both sides."""
@@ -148,20 +168,24 @@ class Comparison:
         import plotly.graph_objects as go
 
         rows = [r for r in self.rows if r.error is not None]
-        figure = go.Figure(go.Bar(x=[100 * r.error for r in rows], y=[f"rank {r.rank} · {r.group} · {r.term}" for r in rows], orientation="h"))
+        figure = go.Figure(go.Bar(x=[100 * r.error for r in rows], y=[f"rank {r.rank} · {r.label}" for r in rows], orientation="h"))
         return figure.update_layout(xaxis_title=t("error, % of measured", "误差（占实测的百分比）"), yaxis_autorange="reversed", template="simple_white")
 
 
 def compare(estimated: Report, measured: Report, ranks: Iterable[int] = (0,)) -> Comparison:
     """Lay two reports of the same run side by side, for the given ranks.
 
-    Raises ValueError if their configs differ: a comparison of two different runs would mean nothing.
+    Raises ValueError if their configs differ (a comparison of two different runs would mean nothing), or for a rank
+    that they do not have.
     """
     differ = sorted(k for k in {*estimated.config, *measured.config} if estimated.config.get(k) != measured.config.get(k))
     if differ:
         raise ValueError(t(f"these reports are of different runs: {', '.join(differ)} differ.", f"这两份报告不是同一个运行：{'、'.join(differ)} 不同。"))
     rows = [Row(0, "job", "FLOPs", estimated.flops.get("model"), measured.flops.get("model"))]
     for rank in ranks:
+        if not 0 <= rank < min(estimated.world_size, measured.world_size):
+            raise ValueError(t(f"there is no rank {rank}: the reports have ranks 0 to {measured.world_size - 1}.",
+                               f"没有 rank {rank}：报告中的 rank 为 0 到 {measured.world_size - 1}。"))
         e, m = estimated.ranks[rank], measured.ranks[rank]
         for term in MEMORY_TERMS:
             rows.append(Row(rank, "memory", term, e.memory.get(term), m.memory.get(term)))

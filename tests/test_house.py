@@ -57,7 +57,7 @@ def test_the_reader_of_imports_sees_every_way_to_import(tmp_path, monkeypatch):
         "def f():\n    import deepspeed\nif TYPE_CHECKING:\n    from ..engines import y\n")
     assert list(imports_of(tmp_path / "layout/a.py")) == [
         ("torch.nn", False), ("torch.nn", False), ("lab_utils.measure", False), ("lab_utils.course.check.x", False), ("lab_utils.layout.ring", False),
-        ("lab_utils.engines.y", True), ("deepspeed", False)]
+        ("deepspeed", False), ("lab_utils.engines.y", True)]
     assert len(breaks(files(), {"torch", "deepspeed", "lab_utils.measure", "lab_utils.engines"})) == 4
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from ..i18n import t
-from .flags import add_config_flags, config_from, one_sentence
+from .flags import add_config_flags, config_from, one_sentence, whole_from_1
 from .train import summary
 
 
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     add_config_flags(parser)
     parser.add_argument("--gpu", default=None, metavar="NAME", help=t(f"{', '.join(HARDWARE)}; default: this machine's CPU, bytes only", f"{'、'.join(HARDWARE)}；默认为本机 CPU，只估算字节"))
-    parser.add_argument("--gpus-per-node", type=int, default=8, help=t("GPUs in one machine", "每台机器的 GPU 数"))
+    parser.add_argument("--gpus-per-node", type=whole_from_1, default=8, help=t("GPUs in one machine", "每台机器的 GPU 数"))
     parser.add_argument("--json", type=Path, default=None, help=t("write the report to this file", "把报告写入此文件"))
 
 

@@ -28,6 +28,24 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(flag, type=kind, default=None, metavar=shown, help=(help_text + default).replace("%", "%%"))
 
 
+def whole_from_1(text: str) -> int:
+    """The argparse type of a count."""
+    if not (text.isdecimal() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(t(f"must be a whole number from 1 up, not {text!r}", f"应为不小于 1 的整数，而不是 {text!r}"))
+    return int(text)
+
+
+def seconds_above_0(text: str) -> float:
+    """The argparse type of a time limit."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e7:
+        raise argparse.ArgumentTypeError(t(f"must be a number of seconds above 0, not {text!r}", f"应为大于 0 的秒数，而不是 {text!r}"))
+    return seconds
+
+
 def config_from(args: argparse.Namespace) -> TrainConfig:
     """The configuration that the flags describe; raises ConfigError."""
     given = {name: getattr(args, name) for name in flag_fields() if getattr(args, name) is not None}

@@ -9,15 +9,15 @@ from pathlib import Path
 
 from ..i18n import t
 from ..report import Report
-from .flags import add_config_flags, config_from, one_sentence
+from .flags import add_config_flags, config_from, one_sentence, seconds_above_0, whole_from_1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The configuration's flags and the options of a run."""
     add_config_flags(parser)
     parser.add_argument("--engine", default="ours", metavar="{ours,torch}", help=t("our engine, or torch's own DDP", "课程自己的引擎，或 torch 自带的 DDP"))
-    parser.add_argument("--threads", type=int, default=None, help=t("CPU threads per rank; default: cores / ranks", "每个进程的 CPU 线程数，默认 核数 / 进程数"))
-    parser.add_argument("--timeout", type=float, default=600.0, help=t("seconds that one rank may keep the others waiting", "一个进程最多让其他进程等待的秒数"))
+    parser.add_argument("--threads", type=whole_from_1, default=None, help=t("CPU threads per rank; default: cores / ranks", "每个进程的 CPU 线程数，默认 核数 / 进程数"))
+    parser.add_argument("--timeout", type=seconds_above_0, default=600.0, help=t("seconds that one rank may keep the others waiting", "一个进程最多让其他进程等待的秒数"))
     parser.add_argument("--json", type=Path, default=None, help=t("write the report to this file", "把报告写入此文件"))
     parser.add_argument("--gradients", type=Path, default=None, help=t("write the first step's gradients to this .npz file", "把第一步的梯度写入此 .npz 文件"))
     parser.add_argument("--quiet", action="store_true", help=t("no progress bar", "不显示进度条"))

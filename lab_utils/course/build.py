@@ -63,7 +63,10 @@ def run(args: argparse.Namespace) -> int:
         wrong = [*stray(args.root, sources), *(w for target in targets for w in check(target, args.root, package))]
         print(f"{len(targets)} notebooks from {len(chosen)} sources: {'as built' if not wrong else f'{len(wrong)} problems'}.")
     else:
-        wrong = [w for target in targets for w in build(target, args.root, package)]
+        try:
+            wrong = [w for target in targets for w in build(target, args.root, package)]
+        except KeyboardInterrupt:
+            wrong = ["interrupted: what is not listed above is as it was before."]
     for sentence in wrong:
         print(sentence, file=sys.stderr)
     return 1 if wrong else 0
@@ -144,7 +147,7 @@ def take_outputs(target: Target, old: NotebookNode) -> None:
 def build(target: Target, root: Path, package: str) -> Iterator[str]:
     """Make one notebook, executing it only if its inputs changed; yields what went wrong, and then wrote nothing."""
     name, began = target.path.relative_to(root), time.monotonic()
-    old, verb = read_built(target.path), "written"
+    old, verb = read_built(target.path), "made"
     if target.executed:
         target.notebook.metadata.lab.inputs = inputs_digest(target, package)
         if old is not None and old.metadata.lab.get("inputs") == target.notebook.metadata.lab.inputs:

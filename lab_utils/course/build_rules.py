@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from nbformat import NotebookNode
 
 from ..i18n import LANGUAGES
-from .build_source import NOTE, SOLUTION, Source, SourceError, parsed
+from .build_source import NOTE, SOLUTION, Source, parsed
 
 HAN = "一-鿿㐀-䶿"
 TOUCHING = re.compile(f"[{HAN}][,;:()]|[,;:()][{HAN}]")
@@ -108,6 +108,3 @@ def _objectives(source: Source) -> Iterator[str]:
                 yield f"{source.where()}: objective {objective} has no {what}: tag one {verb}:{objective}."
     if known and not any(cell.source.strip() == "<!-- objectives -->" for cell in source.cells):
         yield f"{source.where()}: say where the objectives are listed, with a prose cell that holds only <!-- objectives -->."
-
-
-__all__ = ["SourceError", "problems", "silent_claims", "typography"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
+import atexit
+import functools
 import os
 import re
 import sys
 import sysconfig
 from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from nbclient import NotebookClient
@@ -39,9 +43,9 @@ def execute(notebook: NotebookNode, folder: Path, timeout_s: int = CELL_TIMEOUT_
     folder.mkdir(parents=True, exist_ok=True)
     metadata = deepcopy(notebook.metadata)                      # the kernel adds its versions
     client = NotebookClient(notebook, timeout=timeout_s, kernel_name="python3", store_widget_state=False, coalesce_streams=True, record_timing=False,
-                            extra_arguments=["--IPKernelApp.log_level=40"], resources={"metadata": {"path": str(folder)}})
+                            extra_arguments=["--IPKernelApp.log_level=50"], resources={"metadata": {"path": str(folder)}})
     try:
-        client.execute(env=kernel_environment())
+        _run(client)
     except CellExecutionError as error:
         raise RunError(f"{_running(notebook)} failed with {error.ename}: {error.evalue}\n{ANSI.sub('', error.traceback)}") from error
     except CellTimeoutError as error:
@@ -52,6 +56,24 @@ def execute(notebook: NotebookNode, folder: Path, timeout_s: int = CELL_TIMEOUT_
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = [clean(output) for output in cell.outputs]
+
+
+def _run(client: NotebookClient) -> None:
+    """Execute in a thread: nbclient answers Ctrl-C in a main thread by killing the kernel and going on; here it ends both."""
+    started = []
+
+    async def work() -> None:
+        started.append(asyncio.current_task())
+        await client.async_execute(env=kernel_environment())
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(asyncio.run, work())
+        try:
+            done.result()
+        except KeyboardInterrupt:
+            for task in started:
+                task.get_loop().call_soon_threadsafe(task.cancel)
+            raise
 
 
 def _running(notebook: NotebookNode) -> str:
@@ -92,13 +114,20 @@ def stable(text: str) -> str:
     return text
 
 
-def picture(figure: Any) -> str:
+def picture(figure: dict[str, Any]) -> str:
     """A plotly figure as a base64 PNG, drawn by kaleido with the system's Chromium. Raises RunError without them."""
     try:
-        import plotly.io
-
-        png = plotly.io.to_image(json.loads(json.dumps(figure)), format="png", width=WIDTH_PX, height=HEIGHT_PX, scale=1.5)
+        return b64encode(_painter().calc_fig_sync(figure, opts={"format": "png", "width": WIDTH_PX, "height": HEIGHT_PX, "scale": 1.5})).decode()
     except Exception as error:
         raise RunError(f"a figure could not be saved as PNG ({error}): the build needs kaleido and Chromium"
                        " (apt-get install chromium; pip install -r requirements-test.txt).") from error
-    return b64encode(png).decode()
+
+
+@functools.cache
+def _painter() -> ModuleType:
+    """kaleido with one browser for all figures of this process, which asks nothing of the network."""
+    import kaleido
+
+    kaleido.start_sync_server(silence_warnings=True, mathjax=False)
+    atexit.register(kaleido.stop_sync_server, silence_warnings=True)
+    return kaleido

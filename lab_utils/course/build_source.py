@@ -212,17 +212,19 @@ def parsed(code: str) -> ast.Module:
     return ast.parse(TransformerManager().transform_cell(code))
 
 
-def _link(need: str, lang: str, known: Iterable[Source]) -> str:
+def _link(need: str, room: str, lang: str, known: Iterable[Source]) -> str:
+    """The number of a lesson, as a link from a notebook of `room` if the lesson exists."""
     name = next((s.name for s in known if s.room == "lessons" and s.name.split("_")[0] == need.split("_")[0]), None)
-    return f"[{need}]({name}.ipynb)" if name else need
+    folder = "" if room == "lessons" else f"../../lessons/{lang}/"
+    return f"[{need}]({folder}{name}.ipynb)" if name else need
 
 
 def _title(source: Source, lang: str, lab: bool, known: Iterable[Source]) -> str:
     number, front = source.name.split("_")[0], source.front
     kind = "" if source.room == "lessons" else t("Lab", "实验", lang) if lab else t("Solution", "参考答案", lang)
     facts = [t(f"about {front.minutes} minutes", f"约 {front.minutes} 分钟", lang)] if front.minutes else []
-    if front.needs and source.room == "lessons":
-        facts.append(t("needs ", "需要先学：", lang) + ", ".join(_link(need, lang, known) for need in front.needs))
+    if front.needs:
+        facts.append(t("needs ", "需要先学：", lang) + ", ".join(_link(need, source.room, lang, known) for need in front.needs))
     facts.append(f"[{t('中文', 'English', lang)}](../{t('zh', 'en', lang)}/{source.name}.ipynb)")
     return f"# {' '.join(filter(None, (kind, number)))} · {front.title[lang]}\n\n{' · '.join(facts)}"
 
@@ -236,5 +238,5 @@ def _lessons(source: Source, lang: str, known: Iterable[Source]) -> str:
     """The map of the course: a table of the lessons that exist, with what each needs."""
     head = t("| no. | lesson | minutes | needs |", "| 编号 | 课程 | 分钟 | 需要先学 |", lang)
     rows = [f"| {s.name.split('_')[0]} | [{s.front.title[lang]}]({s.name}.ipynb) | {s.front.minutes} |"
-            f" {', '.join(_link(need, lang, known) for need in s.front.needs) or '—'} |" for s in known if s.room == "lessons"]
+            f" {', '.join(_link(need, source.room, lang, known) for need in s.front.needs) or '—'} |" for s in known if s.room == "lessons"]
     return "\n".join([head, "|---|---|---|---|", *rows])

@@ -1,8 +1,7 @@
 """Which rank gets which sequence, when.
 
-The corpus is cut into windows of s+1 tokens; an epoch is one seeded shuffle of all windows. Sequence i of step k is
-window number k·B + i of that endless list, a function of (seed, k, i) alone: the same global batch is the same text in
-every layout, and a run resumes from a step number and nothing else.
+Sequence i of step k is window number k·B + i of the endless list in windows.py, a function of (seed, k, i) alone: the
+same global batch is the same text in every layout, and a run resumes from a step number and nothing else.
 """
 
 from __future__ import annotations
@@ -10,17 +9,14 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..config import ConfigError, TrainConfig
-from ..i18n import t
-from .corpus import load_corpus
-from .tokenizer import ByteTokenizer
+from ..config import TrainConfig
+from .windows import open_windows
 
 
 class MicroBatch(NamedTuple):
@@ -38,30 +34,6 @@ class StepBatch(NamedTuple):
     global_tokens: int
 
 
-class Windows:
-    """The corpus as numbered windows of `seq` + 1 tokens, shuffled anew in every epoch.
-
-    Raises ConfigError if the text is too short for one window, or the vocabulary too small for bytes.
-    """
-
-    def __init__(self, tokens: np.ndarray, seq: int, seed: int) -> None:
-        self.tokens, self.seq, self.seed = tokens, seq, seed
-        self.count = (len(tokens) - 1) // seq
-        if self.count < 1:
-            raise ConfigError(t(f"the text has {len(tokens)} tokens, too few for one sequence of {seq}: give a longer text or a smaller --seq.",
-                                f"文本只有 {len(tokens)} 个词元，不够一条长度为 {seq} 的序列：请换更长的文本，或减小 --seq。"))
-        self._order = lru_cache(maxsize=2)(self._shuffled)
-
-    def _shuffled(self, epoch: int) -> np.ndarray:
-        return np.random.default_rng((self.seed, epoch)).permutation(self.count)
-
-    def __getitem__(self, number: int) -> np.ndarray:
-        """Window `number` of the endless list: (seq + 1,) tokens."""
-        epoch, place = divmod(number, self.count)
-        start = int(self._order(epoch)[place]) * self.seq
-        return self.tokens[start : start + self.seq + 1]
-
-
 class Loader:
     """Iterate over this dp rank's StepBatches, from `first_step` to the last step of the config.
 
@@ -70,10 +42,8 @@ class Loader:
     """
 
     def __init__(self, config: TrainConfig, dp_rank: int = 0, first_step: int = 0, device: torch.device | None = None) -> None:
-        if config.model.vocab < ByteTokenizer.vocab:
-            raise ConfigError(t(f"--vocab {config.model.vocab} is too small: the byte tokenizer needs 256.", f"--vocab {config.model.vocab} 太小：字节分词器需要 256。"))
         self.config, self.dp_rank, self.next_step, self.device = config, dp_rank, first_step, device or torch.device("cpu")
-        self.windows = Windows(ByteTokenizer().encode(load_corpus(config.corpus)), config.model.seq, config.seed)
+        self.windows = open_windows(config)
 
     def batch(self, step: int) -> StepBatch:
         """This rank's share of `step`."""

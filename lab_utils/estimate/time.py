@@ -1,13 +1,13 @@
 """Seconds of one data-parallel step: compute on one line, the wire on another, and what of the wire stays visible.
 
-Compute takes FLOPs ÷ achieved FLOP/s. An all-reduce of B bytes takes 2(N−1)·(latency + B/(N·bandwidth)): that many
-steps of the ring, each carrying one chunk (Patarasu and Yuan 2009; Thakur et al. 2005, section 4.4). Buckets leave in
-order, each as soon as its last gradient exists and the wire is free.
+Compute takes FLOPs ÷ achieved FLOP/s. An all-reduce goes around a ring or along a pair of trees, whichever is faster
+for its size, as libraries choose. Buckets leave in order, each as soon as its last gradient exists and the wire is free.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil, log2
 
 from ..config import Cluster, ConfigError, TrainConfig
 from ..i18n import t
@@ -77,17 +77,29 @@ class DataParallelStep:
 
 
 def ring_bandwidth(cluster: Cluster, ranks: int) -> tuple[float, float]:
-    """(bytes per second, latency in seconds) of the slowest link in a ring of `ranks`: the network once a node is too small."""
+    """(bytes per second, latency in seconds) of an all-reduce over `ranks` that fill whole nodes.
+
+    Inside a node the link sets the pace. Across nodes libraries run several rings side by side, each crossing to the
+    next node through another rank's network port, so the ports of a node add up (NVIDIA's NCCL: one ring per port).
+    """
     if ranks <= cluster.ranks_per_node or cluster.network_bytes_per_second is None:
         return cluster.link_bytes_per_second, cluster.link_latency_seconds
-    return min(cluster.link_bytes_per_second, cluster.network_bytes_per_second), max(cluster.link_latency_seconds, cluster.network_latency_seconds)
+    ports = cluster.ranks_per_node * cluster.network_bytes_per_second
+    return min(cluster.link_bytes_per_second, ports), max(cluster.link_latency_seconds, cluster.network_latency_seconds)
 
 
 def all_reduce_seconds(payload_bytes: float, ranks: int, bytes_per_second: float, latency_seconds: float) -> float:
-    """Seconds of a ring all-reduce of `payload_bytes` over `ranks`."""
+    """Seconds of an all-reduce of `payload_bytes` over `ranks`: the faster of two algorithms.
+
+    Ring: 2(N−1) steps, each a latency and one chunk of B/N (Patarasu and Yuan 2009; Thakur et al. 2005, section 4.4).
+    Two trees, pipelined: 2⌈log₂N⌉ latencies and 2B on the wire (Sanders, Speck and Träff 2009): more bytes, far fewer
+    steps, so it wins for small messages on many ranks.
+    """
     if ranks == 1:
         return 0.0
-    return 2 * (ranks - 1) * (latency_seconds + payload_bytes / (ranks * bytes_per_second))
+    ring = 2 * (ranks - 1) * (latency_seconds + payload_bytes / (ranks * bytes_per_second))
+    trees = 2 * ceil(log2(ranks)) * latency_seconds + 2 * payload_bytes / bytes_per_second
+    return min(ring, trees)
 
 
 def data_parallel_step(config: TrainConfig, cluster: Cluster) -> DataParallelStep:

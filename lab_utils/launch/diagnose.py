@@ -114,8 +114,9 @@ def _own_end(ranks: list[RankState]) -> Verdict | None:
     for ends in (("raised",), ("exited", "killed")):
         found = [r for r, s in enumerate(ranks) if s.end in ends and not s.echo]
         if found:
-            first = min(found, key=lambda r: ranks[r].at)
-            return Verdict(ranks[first].end, (first,))
+            first = ranks[min(found, key=lambda r: ranks[r].at)]
+            alike = (r for r in found if ranks[r].end == first.end and str(ranks[r].detail) == str(first.detail))
+            return Verdict(first.end, tuple(alike))
     return None
 
 

@@ -98,22 +98,20 @@ def _place(verdict: Verdict) -> str:
 
 
 def _raised(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str, str]:
-    (rank,) = verdict.ranks
-    what = next(ranks[rank].detail.format_exception_only()).strip().partition("\n")[0]
+    who = _names(verdict.ranks)
+    what = next(ranks[verdict.ranks[0]].detail.format_exception_only()).strip().partition("\n")[0]
     if verdict.echo:
-        return (t(f"rank {rank} lost the connection to a peer: {what}", f"rank {rank} 与其他进程的连接中断：{what}"),
+        return (t(f"{who} lost the connection to a peer: {what}", f"{who} 与其他进程的连接中断：{what}"),
                 t("No rank reported an error of its own; look at the output above for the last thing that happened.",
                   "没有进程报告自身的错误；请查看上方输出中最后发生的事。"))
-    return (t(f"rank {rank} raised {what}", f"rank {rank} 抛出了异常：{what}"),
-            t("The other ranks were stopped; the traceback is that rank's.", "其余进程已停止；下面是该进程的回溯信息。"))
+    return (t(f"{who} raised {what}", f"{who} 抛出了异常：{what}"),
+            t(f"All ranks were stopped; the traceback is that of rank {verdict.ranks[0]}.", f"所有进程均已停止；下面是 rank {verdict.ranks[0]} 的回溯信息。"))
 
 
 def _ended(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str, str]:
-    (rank,) = verdict.ranks
-    code = ranks[rank].detail
+    who, code = _names(verdict.ranks), ranks[verdict.ranks[0]].detail
     if verdict.cause == "exited":
-        return (t(f"rank {rank} ended its process with exit code {code} before its function returned.",
-                  f"rank {rank} 的函数尚未返回，进程就以退出码 {code} 结束了。"),
+        return (t(f"{who} ended with exit code {code} before the function returned.", f"{who} 的函数尚未返回，进程就以退出码 {code} 结束了。"),
                 t("Leave the function with `return`, or raise an exception that says why; look for exit() in the code and its libraries.",
                   "请用 return 结束函数，或抛出说明原因的异常；检查代码及所用的库里是否调用了 exit()。"))
     name = signal.Signals(code).name if code in set(signal.Signals) else t(f"signal {code}", f"信号 {code}")
@@ -122,7 +120,7 @@ def _ended(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[st
                    "最常见的原因是内存耗尽：请减小模型或批次，或减少进程数。")
     else:
         remedy = t("Native code crashed; its last words, if any, are in the output above.", "原生代码崩溃了；如有遗言，就在上方的输出中。")
-    return t(f"rank {rank} was killed by {name}.", f"rank {rank} 被 {name} 信号终止。"), remedy
+    return t(f"{who} {'was' if len(verdict.ranks) == 1 else 'were'} killed by {name}.", f"{who} 被 {name} 信号终止。"), remedy
 
 
 def _hung(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str, str]:
@@ -132,20 +130,22 @@ def _hung(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str
         return (t(f"{who} wait for each other in different calls ({calls}).", f"{who} 在不同的调用中互相等待（{calls}）。"),
                 t("Let all ranks make their calls in the same order; for messages, post the receives first (irecv) or let even and odd ranks take turns.",
                   "请让所有进程按相同顺序发起调用；点对点通信可先发起 irecv，或让奇偶 rank 交替收发。"))
-    if verdict.channel is None:
-        headline = t(f"{who} was still running {timeout:g} s after it should have been done: the other ranks have ended or wait for it.",
-                     f"{who} 超时 {timeout:g} 秒仍在运行：其余进程已结束或在等它。")
-    else:
-        call = next(iter(verdict.calls.values()), Call("?"))
+    if verdict.channel:
+        call = next(iter(verdict.calls.values()))
         headline = t(f"{who} hung: it did not come to {call} within {timeout:g} s, while {_names(verdict.peers)} waited there ({_place(verdict)}).",
                      f"{who} 卡死：{_names(verdict.peers)} 在 {call} 中等了 {timeout:g} 秒，它始终没有到达（{_place(verdict)}）。")
-    return headline, t("Below is where it stood; if it was only slow, give launch a longer timeout=.",
-                       "下面是它当时停留的位置；如果只是运行慢，请给 launch 更长的 timeout=。")
+    elif verdict.peers:
+        headline = t(f"{who} hung: it kept {_names(verdict.peers)} waiting until the connection timed out.",
+                     f"{who} 卡死：{_names(verdict.peers)} 一直等到连接超时，它始终没有到达。")
+    else:
+        headline = t(f"{who} was still running {timeout:g} s after all others had returned.", f"其余进程都已返回 {timeout:g} 秒，{who} 仍在运行。")
+    return headline, t("Below is where it stood: if it waits for its peers there, they left too early; if it was only slow, give launch a longer timeout=.",
+                       "下面是它停留的位置：如果它在那里等待其他进程，说明它们过早返回；如果只是运行慢，请给 launch 更长的 timeout=。")
 
 
 def _left(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str, str]:
     who = _names(verdict.ranks)
-    call = next(iter(verdict.calls.values()), Call("?"))
+    call = next(iter(verdict.calls.values()))
     return (t(f"{who} returned while {_names(verdict.peers)} waited in {call}, which {who} never called ({_place(verdict)}).",
               f"{who} 已经返回，而 {_names(verdict.peers)} 还在 {call} 中等它；{who} 从未发起这次调用（{_place(verdict)}）。"),
             t("Every rank of a group must make the same number of calls: look for loops of unequal length and for collectives inside `if rank == …`.",
@@ -158,5 +158,7 @@ def _mismatch(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple
         by_call.setdefault(call, []).append(rank)
     said = [t(f"{_names(r)} called {c}", f"{_names(r)} 调用了 {c}") for c, r in by_call.items()]
     return (t(f"{' where '.join(said[:2])}{''.join('; ' + s for s in said[2:])} ({_place(verdict)}).", f"{'，而 '.join(said)}（{_place(verdict)}）。"),
+            t("A message must be received as what it was sent: as many elements, of the same dtype, in the order of sending.",
+              "接收必须与发送一致：元素个数和数据类型相同，顺序也相同。") if verdict.channel.p2p else
             t("Every rank of a group must make the same calls in the same order, with equal shapes and dtypes.",
               "同一进程组的每个进程必须按相同顺序发起相同的调用，形状和数据类型也要一致。"))

@@ -1,7 +1,7 @@
 """Has every transfer that Python starts written into the flight record, at the one place that all of them pass.
 
 All functions of torch.distributed end in a method of ProcessGroup and wait in Work.wait, whoever imported them from
-where; so these are wrapped, and nothing else is. What C++ starts by itself (DistributedDataParallel's reducer,
+where; so these are wrapped, and the making of groups, where ranks meet, too. What C++ starts by itself (DistributedDataParallel's reducer,
 functional collectives) stays unseen.
 """
 
@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 from .record import ANYONE, Call, Channel, Place, Recorder
 
@@ -60,7 +61,15 @@ def install(recorder: Recorder) -> None:
     for name in ("send", "recv", "recv_anysource"):
         _wrap(recorder, scribe, name, functools.partial(scribe.p2p, name))
 
-    wait = dist.Work.wait
+    wait, new_group = dist.Work.wait, distributed_c10d._new_group_with_tag
+
+    @functools.wraps(new_group)
+    def recorded_new_group(ranks: list[int] | None = None, *args: Any, **kwargs: Any) -> Any:
+        before = recorder.inside(scribe.new_group(ranks))    # its members wait for each other
+        try:
+            return new_group(ranks, *args, **kwargs)
+        finally:
+            recorder.inside(before)
 
     @functools.wraps(wait)
     def recorded_wait(work: dist.Work, *args: Any, **kwargs: Any) -> Any:
@@ -71,7 +80,7 @@ def install(recorder: Recorder) -> None:
         finally:
             recorder.inside(before)
 
-    dist.Work.wait = recorded_wait
+    dist.Work.wait, distributed_c10d._new_group_with_tag = recorded_wait, recorded_new_group
 
 
 def _wrap(recorder: Recorder, scribe: _Scribe, name: str, write: Callable[..., Place | None]) -> None:
@@ -128,6 +137,13 @@ class _Scribe:
             word = self._words[key] = self._recorder.word(Call(op, None, dtype, shape))
         way = (me, other) if op == "send" else (other, me)
         return self._recorder.called(self._channel(f"{group.group_name}:{tag}", way, p2p=True), word)
+
+    def new_group(self, ranks: list[int] | None) -> Place | None:
+        members = tuple(sorted(ranks or range(dist.get_world_size())))
+        if dist.get_rank() not in members:
+            return None
+        word = self._recorder.word(Call("new_group", shape=members))
+        return self._recorder.called(self._channel("new_group", members), word)
 
     def _channel(self, name: str, ranks: tuple[int, ...], p2p: bool = False) -> int:
         key = (name, ranks)

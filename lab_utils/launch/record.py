@@ -102,7 +102,7 @@ class Reader:
         with open(path, "w+b") as file:
             file.truncate(_BYTES)
             self._map = mmap.mmap(file.fileno(), _BYTES)
-        self._words_file = Path(f"{path}.words").open("w+b")
+        self._words_file = os.open(f"{path}.words", os.O_RDONLY | os.O_CREAT)
         self._words: list[Channel | Call] = []
         self._read = 0
 
@@ -121,11 +121,14 @@ class Reader:
 
     def close(self) -> None:
         self._map.close()
-        self._words_file.close()
+        os.close(self._words_file)
 
     def _word(self, number: int) -> Channel | Call:
         if number >= len(self._words):
-            for line in self._words_file.read().decode().splitlines():
+            lines = b""
+            while not lines.endswith(b"\n"):
+                lines += os.read(self._words_file, 1 << 20)
+            for line in lines.decode().splitlines():
                 kind, *values = ast.literal_eval(line)
                 self._words.append({"Channel": Channel, "Call": Call}[kind](*values))
         return self._words[number]

@@ -1,8 +1,4 @@
-"""The parent's side of a launch: starts the ranks, passes on what they say, and ends them all, whatever happens.
-
-Ranks are forked from a server that has torch loaded already, so a launch costs milliseconds from the second one on.
-The server ends with this process, and so does every rank: each holds one end of a pipe whose other end is only here.
-"""
+"""The parent's side of a launch: starts the ranks, watches over them, and ends them all, whatever happens."""
 
 from __future__ import annotations
 
@@ -24,16 +20,14 @@ import cloudpickle
 
 from ..i18n import language, t
 from . import worker
-from .diagnose import History, RankState, diagnose
-from .errors import echo_of, explain, users_stack
-from .record import Reader
+from .diagnose import History, diagnose
+from .errors import explain
+from .process import RankProcess
 from .torchrun import ranks_exist, run_here
 
-_PRELOAD = ["torch", "torch.distributed", "torch._dynamo", "lab_utils.launch.preload"]
 _LOOK_S = 0.05         # between two looks at the flight records
 _GRACE_S = 0.15        # from the first sign of trouble to the verdict: the cause may be reported after its consequences
 _ECHO_GRACE_S = 0.5    # the same while only a broken connection was reported
-_STACK_S = 0.2         # to answer where a rank stands
 
 
 def launch(fn: Callable[..., Any], nproc: int, *args: Any, timeout: float = 60.0, threads: int | None = None,
@@ -67,8 +61,8 @@ def launch(fn: Callable[..., Any], nproc: int, *args: Any, timeout: float = 60.0
         (where / "call").write_bytes(_pickled(fn, args))
         environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
         threads = threads or max(1, (os.cpu_count() or 1) // nproc)
-        job = worker.Job(where, nproc, threads, timeout, language(), environment)
-        ranks = [_Rank(number, job, on_event, quiet) for number in range(nproc)]
+        job = worker.Job(where, nproc, threads, timeout, language(), environment, multiprocessing.get_start_method(allow_none=True))
+        ranks = [RankProcess(number, job, on_event, quiet) for number in range(nproc)]
         try:
             with _main_hidden():
                 for rank in ranks:
@@ -115,99 +109,7 @@ def _main_hidden() -> Iterator[None]:
         main.__dict__.update(kept)
 
 
-class _Rank:
-    """One rank, seen from here."""
-
-    def __init__(self, number: int, job: worker.Job, on_event: Callable[[int, Any], None] | None, quiet: bool) -> None:
-        self.number, self.state = number, RankState()
-        self._on_event, self._quiet = on_event, quiet
-        self._stack, self._rest = job.where / f"stack{number}", b""
-        self._stack.touch()
-        self.record = Reader(job.where / f"rank{number}")
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(_PRELOAD)
-        self.control, control = context.Pipe()
-        self.output, output = context.Pipe(duplex=False)
-        os.set_blocking(self.output.fileno(), False)
-        self._given = (control, output)
-        self.process = context.Process(target=worker.main, args=(job, number, *self._given))
-
-    def start(self) -> None:
-        self.process.start()
-        for end in self._given:
-            end.close()
-
-    @property
-    def sources(self) -> tuple[Any, ...]:
-        """What becomes ready when the rank has something to say, or has died."""
-        return self.output, self.control, self.process.sentinel
-
-    def kill(self) -> None:
-        """End the rank and whatever it has started."""
-        self.control.close()                           # ends even a rank whose start was interrupted before its pid was known
-        if self.process.pid is not None:
-            self.process.kill()
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-
-    def close(self) -> None:
-        """Wait for the killed rank's end and print what it had still to say."""
-        if self.process.pid is not None:
-            self.process.join()
-        self.print_output(all_of_it=True)
-        self.output.close()
-        self.record.close()
-        self.process.close()
-
-    def hear(self) -> None:
-        """Take in what the rank has sent: output, messages, and last its death."""
-        died = self.process.exitcode                   # asked first: what a dead rank sent is then sure to be there
-        self.print_output()
-        with contextlib.suppress(EOFError, OSError):
-            while self.control.poll():
-                self._heard(*cloudpickle.loads(self.control.recv_bytes()))
-        if died is not None and self.state.end is None:
-            self._ended("killed" if died < 0 else "exited", abs(died))
-
-    def _heard(self, kind: str, value: Any) -> None:
-        if kind == "event":
-            if self._on_event:
-                self._on_event(self.number, value)
-            return
-        self._ended(kind, value)
-        if kind == "raised":
-            self.state.echo = echo_of(value)
-
-    def _ended(self, how: str, detail: Any) -> None:
-        self.state.end, self.state.detail, self.state.at = how, detail, time.monotonic()
-
-    def print_output(self, all_of_it: bool = False) -> None:
-        """Print the complete lines that came, at the end the incomplete last one, too."""
-        with contextlib.suppress(BlockingIOError):
-            while piece := os.read(self.output.fileno(), 1 << 16):
-                self._rest += piece
-        lines, newline, self._rest = self._rest.rpartition(b"\n")
-        if all_of_it:
-            lines, newline, self._rest = lines + newline + self._rest, b"", b""
-        if (newline or lines) and not self._quiet:
-            text = (lines + newline).decode(errors="replace").removesuffix("\n")
-            sys.stdout.write("".join(f"[rank {self.number}] {line}\n" for line in text.split("\n")))
-            sys.stdout.flush()
-
-    def stack(self) -> str:
-        """Where the rank stands right now, or stood when it crashed, as its faulthandler tells; "" if it gives no answer."""
-        if self.process.exitcode is None:
-            os.kill(self.process.pid, signal.SIGUSR1)
-            size, give_up_at = 0, time.monotonic() + _STACK_S
-            while time.monotonic() < give_up_at:
-                time.sleep(0.01)
-                size, before = self._stack.stat().st_size, size
-                if size == before > 0:                 # it has been written, and to its end
-                    break
-        return users_stack(self._stack.read_text())
-
-
-def _watch(ranks: list[_Rank], timeout: float) -> None:
+def _watch(ranks: list[RankProcess], timeout: float) -> None:
     """Until every rank has returned; raises LaunchError when one is in trouble."""
     history, states, alive, decide_at = History(), [r.state for r in ranks], set(ranks), None
     with selectors.DefaultSelector() as ready:
@@ -222,20 +124,19 @@ def _watch(ranks: list[_Rank], timeout: float) -> None:
                 alive.remove(rank)                      # a dead rank's ends would stay ready for ever
                 for source in rank.sources:
                     ready.unregister(source)
-            if all(s.end == "returned" for s in states):
-                return
             for rank in ranks:
                 for call in rank.record.new_calls():
                     history.add(rank.number, *call)
                 rank.state.waiting = rank.record.waiting()
-            now = time.monotonic()
+            now, done = time.monotonic(), all(s.end == "returned" for s in states)
             verdict = diagnose(history, states, timeout, now)
-            if verdict is None:
-                continue
-            decide_at = decide_at or now
-            if now - decide_at >= (_ECHO_GRACE_S if verdict.echo else _GRACE_S):
-                stacks = {r: ranks[r].stack() for r in verdict.witnesses}
-                raise explain(verdict, states, timeout, stacks) from None
+            if verdict:
+                decide_at = decide_at or now + (_ECHO_GRACE_S if verdict.echo else _GRACE_S)
+                if done or now >= decide_at:
+                    stacks = {r: ranks[r].stack() for r in verdict.witnesses if states[r].end in (None, "killed")}
+                    raise explain(verdict, states, timeout, stacks)
+            elif done:
+                return
 
 
 @contextlib.contextmanager

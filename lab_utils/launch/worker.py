@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import multiprocessing
 import os
 import shutil
 import signal
@@ -21,7 +22,7 @@ from typing import Any
 
 import cloudpickle
 
-from ..i18n import set_language
+from ..i18n import set_language, t
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Job:
     timeout: float                # seconds
     language: str
     environment: dict[str, str]
+    start_method: str | None      # of the parent's multiprocessing, for what a rank starts in its turn (a DataLoader's workers)
 
 
 _send_lock = threading.Lock()
@@ -82,6 +84,7 @@ def main(job: Job, rank: int, control: Connection, output: Connection) -> None:
 def _run(job: Job, rank: int) -> bytes:
     """Returns the function's result, pickled."""
     set_language(job.language)
+    multiprocessing.set_start_method(job.start_method, force=True)
     os.environ.clear()
     os.environ.update(job.environment | {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(job.nproc), "LOCAL_WORLD_SIZE": str(job.nproc),
@@ -102,7 +105,12 @@ def _run(job: Job, rank: int) -> bytes:
     # gloo's own timeout is the backstop for what the record cannot see; ours, which can name the culprit, comes first.
     join(init_method=f"file://{job.where}/rendezvous", timeout=job.timeout + 5)
     fn, args = cloudpickle.loads((job.where / "call").read_bytes())
-    return cloudpickle.dumps(fn(*args))
+    result = fn(*args)
+    try:
+        return cloudpickle.dumps(result)
+    except Exception as error:
+        raise TypeError(t(f"the function's result cannot be sent back ({error}): return numbers, text, tensors, or lists and dicts of them.",
+                          f"函数的返回值无法传回（{error}）：请返回数字、文本、张量，或由它们组成的列表和字典。")) from None
 
 
 def _outcome(error: BaseException) -> TracebackException:

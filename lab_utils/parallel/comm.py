@@ -14,11 +14,22 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ..i18n import t
 from ..layout.ring import Hop, ring_all_gather, ring_reduce_scatter
 from ..layout.wire import wire_bytes
 from .ledger import Call, Ledger
 
 REDUCTIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
+
+
+def _all_gather(whole: Tensor, shard: Tensor, **options: Any) -> Any:
+    name = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"      # renamed in torch 2.13
+    return getattr(dist, name)(whole, shard, **options)
+
+
+def _reduce_scatter(shard: Tensor, whole: Tensor, **options: Any) -> Any:
+    name = "reduce_scatter_single" if hasattr(dist, "reduce_scatter_single") else "reduce_scatter_tensor"
+    return getattr(dist, name)(shard, whole, **options)
 
 
 class Pending:
@@ -80,7 +91,7 @@ class Axis:
             return Pending()
         shard = self._equal_parts(whole)[self.rank]
         call = self._open("all_gather", purpose, whole, label)
-        return Pending(call, (dist.all_gather_into_tensor(whole, shard.clone(), group=self.group, async_op=True),))
+        return Pending(call, (_all_gather(whole, shard.clone(), group=self.group, async_op=True),))
 
     def reduce_scatter(self, whole: Tensor, *, purpose: str, label: str = "") -> Tensor:
         """The sum over ranks of this rank's 1/N of `whole`, as a view of it; the other parts are used up.
@@ -94,7 +105,7 @@ class Axis:
         call = self._open("reduce_scatter", purpose, whole, label)
         call.wait_began = call.issued
         if dist.get_backend(self.group) == "nccl":
-            dist.reduce_scatter_tensor(parts[self.rank], whole.clone(), group=self.group)
+            _reduce_scatter(parts[self.rank], whole.clone(), group=self.group)
         else:
             self._ring(call, list(parts), ring_reduce_scatter(self.size))
         call.finished = call.wait_ended = time.perf_counter()
@@ -115,6 +126,9 @@ class Axis:
 
     def exchange(self, outgoing: Tensor, to: int, incoming: Tensor, source: int, *, purpose: str, label: str = "") -> None:
         """Send `outgoing` to position `to` and at the same time receive `incoming` from position `source`. Blocks."""
+        if self.size == 1:
+            incoming.copy_(outgoing)
+            return
         call = self._open("send", purpose, outgoing, label)
         call.wait_began = call.issued
         self._swap(outgoing, to, incoming, source)
@@ -141,7 +155,9 @@ class Axis:
 
     def _equal_parts(self, whole: Tensor) -> tuple[Tensor, ...]:
         if whole.numel() % self.size:
-            raise ValueError(f"{whole.numel()} elements cannot be cut into {self.size} equal parts: pad to {-(-whole.numel() // self.size) * self.size}")
+            count, padded = whole.numel(), -(-whole.numel() // self.size) * self.size
+            raise ValueError(t(f"{count} elements cannot be cut into {self.size} equal parts: pad to {padded}.",
+                               f"{count} 个元素无法等分成 {self.size} 份：请补齐到 {padded} 个。"))
         return whole.view(-1).chunk(self.size)
 
     def _open(self, op: str, purpose: str, tensor: Tensor, label: str) -> Call:

@@ -103,11 +103,11 @@ class BucketedSync(GradientSync):
         self._begin_step()
 
     def _gradient_exists(self, name: str, parameter: Tensor) -> None:
+        if name not in self.missing[self.bucket_of[name]]:
+            raise RuntimeError(t(f"the gradient of {name} appeared twice in one step, after its bucket may have left: put every backward pass but the last inside no_sync(), and call zero_grad() before each step.",
+                                 f"{name} 的梯度在同一步里出现了两次，而它所在的桶可能已经发出：除最后一次外，每次反向传播都应放在 no_sync() 里，并在每步开始前调用 zero_grad()。"))
         self._move_into_bucket(name, parameter)
         if self.enabled:
-            if name not in self.missing[self.bucket_of[name]]:
-                raise RuntimeError(t(f"the gradient of {name} appeared twice in one step, after its bucket may have left: put every backward pass but the last inside no_sync(), and call zero_grad() before each step.",
-                                     f"{name} 的梯度在同一步里出现了两次，而它所在的桶可能已经发出：除最后一次外，每次反向传播都应放在 no_sync() 里，并在每步开始前调用 zero_grad()。"))
             self.axis.ledger.mark("gradient", name)
             self.missing[self.bucket_of[name]].discard(name)
             self._send_full_buckets()

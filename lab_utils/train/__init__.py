@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ..config import TrainConfig
+from ..data.windows import open_windows
 from ..layout.parameters import parameter_count
 from ..layout.refusals import refuse_what_cannot_run
 from ..report import Report
@@ -33,9 +35,10 @@ def train(
     from ..launch import launch
 
     refuse_what_cannot_run(config, engine)
+    open_windows(config)      # a text that cannot be read is refused here, in one sentence, not by a rank
     with LossBoard(config, progress) as board:
         results = launch(_rank_main, config.parallel.world_size, config, engine, gradients is not None, timeout=timeout, threads=threads, on_event=board)
-    if gradients is not None:
+    if gradients is not None and os.environ.get("RANK", "0") == "0":      # under torchrun every rank comes by here
         import numpy
 
         numpy.savez(gradients, **results[0].gradients)
@@ -43,7 +46,7 @@ def train(
 
 
 def _rank_main(config: TrainConfig, engine: str, keep_gradients: bool) -> RankResult:
-    from .loop import run_rank      # torch is imported on the ranks only
+    from .loop import run_rank  # torch is imported on the ranks only
 
     return run_rank(config, engine, keep_gradients)
 

@@ -32,8 +32,8 @@ SYNCS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 GOAL = 0.9
 
-WIDTH, HEIGHT = 760, 396
-_X, _LENGTH = 96, 652                   # the time axis
+WIDTH, HEIGHT = 760, 418
+_X, _LENGTH = 84, 648                   # the time axis
 _COMPUTE, _WIRE, _BAR, _AXIS = 106, 154, 34, 202
 _CURVE = 296                            # top of the bars that show the efficiency over N
 _NARROW = 6                             # all-reduces narrower than this are drawn as one
@@ -46,7 +46,7 @@ def explorer(lang: str | None = None) -> Explorer:
         _controls(),
         (
             Panel(name="walk", scene=ring_walk.scene, controls=("ranks", "moment"), width=ring_walk.WIDTH, height=ring_walk.HEIGHT),
-            Panel(name="timeline", scene=timeline, controls=("model", "link", "tokens", "sync", "ranks"), width=WIDTH, height=HEIGHT),
+            Panel(name="timeline", scene=timeline, controls=("model", "tokens", "sync", "link", "ranks"), width=WIDTH, height=HEIGHT),
         ),
         Challenge(
             task=("8 ranks, and all you have is a 10 Gb/s network. Reach 90 % scaling efficiency.", "8 个 rank，网络只有 10 Gb/s。请让扩展效率达到 90 %。"),
@@ -65,14 +65,16 @@ def _controls() -> tuple[Slider | Select, ...]:
         rate = f"{LINKS[name] / 1e9:g} GB/s"
         return name, f"NVLink ({rate})" if name == "nvlink" else f"{name} Gb/s ({rate})"
 
-    syncs: dict[str, Any] = {"naive": ("one all-reduce per gradient (naive)", "逐个梯度 all-reduce（朴素）"), "one": ("one bucket for everything", "全部放进一个桶")}
+    def sync(name: str) -> Option:
+        in_words = {"naive": ("one all-reduce per gradient (naive)", "逐个梯度 all-reduce（朴素）"), "one": ("one bucket for everything", "全部放进一个桶")}
+        return name, in_words.get(name, (f"in buckets of {name} MiB", f"按 {name} MiB 分桶"))
+
     return (
-        Slider(name="ranks", label=("Ranks N", "rank 数 N"), options=[(n, str(n)) for n in RANKS], start=RANKS.index(4)),
+        Slider(name="ranks", label=("Ranks N", "rank 数 N"), options=[(n, f"{n:,}") for n in RANKS], start=RANKS.index(4)),
         Select(name="model", label=("Model", "模型"), options=[model(name) for name in MODELS], start=1),
         Select(name="link", label=("Link", "链路"), options=[link(name) for name in LINKS], start=1),
         Slider(name="tokens", label=("Tokens per rank and step", "每个 rank 每步的词元数"), options=[(n, f"{n:,}") for n in TOKENS], start=1),
-        Select(name="sync", label=("Gradients travel", "梯度同步"),
-               options=[(name, syncs.get(name) or (f"in buckets of {name} MiB", f"按 {name} MiB 分桶")) for name in SYNCS]),
+        Select(name="sync", label=("Gradients travel", "梯度同步"), options=[sync(name) for name in SYNCS]),
         Slider(name="moment", label=("Walk through the step", "逐步演示"), options={n: ring_walk.moments(n) for n in RANKS}, by="ranks", start=4, play=True),
     )  # fmt: skip
 
@@ -83,6 +85,7 @@ def _parameters(model: str) -> str:
     return f"{digits(count / scale)}{unit}"
 
 
+@functools.lru_cache(maxsize=2 * len(RANKS))        # in the table's order, link and ranks run fastest
 def _config(ranks: int, model: str, tokens: int, sync: str) -> TrainConfig:
     return TrainConfig.of(model, dp=ranks, global_batch=ranks * tokens // PRESETS[model]["seq"], precision="bf16", **SYNCS[sync])
 
@@ -93,7 +96,7 @@ def _cluster(link: str) -> Cluster:
     return GPU.replace(network_bytes_per_second=None, link_bytes_per_second=LINKS[link], link_latency_seconds=latency)
 
 
-@functools.lru_cache(maxsize=2 * len(RANKS))        # the ranks run fastest in the table, and each scene shows all of them
+@functools.lru_cache(maxsize=2 * len(RANKS))        # the ranks run fastest of all, and each scene shows all of them
 def estimated(ranks: int, model: str, link: str, tokens: int, sync: str) -> DataParallelStep:
     """What the timeline shows."""
     return data_parallel_step(_config(ranks, model, tokens, sync), _cluster(link))
@@ -106,23 +109,25 @@ def _step(state: State) -> DataParallelStep:
 def timeline(state: State, lang: str) -> Scene:
     """Figures, the two lines of the step (compute, wire), and the efficiency over N for the same settings."""
     step = _step(state)
-    return {"items": [*_figures(step, state["ranks"], lang), *_lines(step, lang), *_curve(state, lang)], "alt": _summary(step, state["ranks"], lang)}
+    items = [*_figures(step, state["ranks"], lang), *_lines(step, lang), *_curve(state, lang), _conditions(state["link"], lang)]
+    return {"items": items, "alt": _summary(step, state["ranks"], lang)}
 
 
 def _figures(step: DataParallelStep, ranks: int, lang: str) -> Iterator[Item]:
-    work = digits(ranks * step.scaling_efficiency) if ranks > 1 else "1"
-    calls = len(step.buckets)
+    work = ranks * step.scaling_efficiency
+    worth = f"{work:,.0f}" if work >= 100 else f"{work:.1f}" if work >= 1 else f"{work:.2f}"
+    calls, compute, waiting, gradient = len(step.buckets), seconds(step.compute_seconds), seconds(step.exposed_seconds), nbytes(step.payload_bytes)
+    sent = t(f"gradient of {gradient}, {calls} all-reduce{'s' * (calls > 1)}", f"梯度 {gradient}，{calls} 次 all-reduce", lang)
+    alone = t("one rank is the yardstick", "单个 rank 就是基准", lang)
     figures = (
-        (t("step time", "每步耗时", lang), seconds(step.step_seconds),
-         t(f"compute {seconds(step.compute_seconds)} + waiting {seconds(step.exposed_seconds)}", f"计算 {seconds(step.compute_seconds)} + 等待 {seconds(step.exposed_seconds)}", lang)),
+        (t("step time", "每步耗时", lang), seconds(step.step_seconds), t(f"compute {compute} + waiting {waiting}", f"计算 {compute} + 等待 {waiting}", lang)),
         (t("each rank sends, per step", "每个 rank 每步发送", lang), nbytes(step.wire_bytes),
-         t(f"gradient of {nbytes(step.payload_bytes)}, {calls} all-reduce{'s' * (calls > 1)}", f"梯度 {nbytes(step.payload_bytes)}，{calls} 次 all-reduce", lang)
-         if ranks > 1 else t("nobody to send to", "没有发送对象", lang)),
+         sent if ranks > 1 else t("nobody to send to", "没有发送对象", lang)),
         (t("scaling efficiency", "扩展效率", lang), percent(step.scaling_efficiency),
-         t(f"{ranks} ranks do the work of {work}", f"{ranks} 个 rank 相当于 {work} 个", lang) if ranks > 1 else t("one rank is the yardstick", "单个 rank 就是基准", lang)),
+         t(f"{ranks:,} ranks do the work of {worth}", f"{ranks:,} 个 rank 相当于 {worth} 个", lang) if ranks > 1 else alone),
     )  # fmt: skip
     for i, (name, value, detail) in enumerate(figures):
-        x = 12 + 256 * i
+        x = 256 * i
         yield text(f"figure-name{i}", x, 18, name, "soft")
         yield text(f"figure{i}", x, 46, value, size=26, bold=True)
         yield text(f"figure-detail{i}", x, 66, detail, "soft", 12)
@@ -132,8 +137,8 @@ def _lines(step: DataParallelStep, lang: str) -> Iterator[Item]:
     scale = _LENGTH / step.step_seconds
     backward_end = step.forward_seconds + step.backward_seconds
     update = backward_end + max(0.0, step.exposed_seconds)
-    yield text("line-compute", 12, _COMPUTE + 22, t("compute", "计算", lang), bold=True)
-    yield text("line-wire", 12, _WIRE + 22, t("wire", "通信", lang), bold=True)
+    yield text("line-compute", 0, _COMPUTE + 22, t("compute", "计算", lang), bold=True)
+    yield text("line-wire", 0, _WIRE + 22, t("wire", "通信", lang), bold=True)
 
     bars = (
         ("forward", 0.0, step.forward_seconds, "blue2", t("forward", "前向", lang)),
@@ -143,21 +148,23 @@ def _lines(step: DataParallelStep, lang: str) -> Iterator[Item]:
     )
     for key, start, end, fill, words in bars:
         if (end - start) * scale >= 0.05:
-            yield rect(f"bar-{key}", _X + start * scale, _COMPUTE, (end - start) * scale, _BAR, fill, title=f"{words}: {seconds(end - start)}" if lang == "en" else f"{words}：{seconds(end - start)}")
+            yield rect(f"bar-{key}", _X + start * scale, _COMPUTE, (end - start) * scale, _BAR, fill, title=f"{words} {seconds(end - start)}")
         if (end - start) * scale >= 60:
-            yield text(f"bar-name-{key}", _X + (start + end) / 2 * scale, _COMPUTE + 22, words, "fire" if key == "waiting" else f"on-{fill}", 13, "middle", **{"pointer-events": "none"})
+            ink = "fire" if key == "waiting" else f"on-{fill}"
+            yield text(f"bar-name-{key}", _X + (start + end) / 2 * scale, _COMPUTE + 22, words, ink, 13, "middle", **{"pointer-events": "none"})
 
     for i, (start, end, calls) in enumerate(_merged(step, scale)):
         for part, a, b, fill in (("hidden", start, min(end, backward_end), "sand"), ("exposed", max(start, backward_end), end, "fire")):
             if b > a:
                 gap = 1.0 if (b - a) * scale > 3 and calls == 1 else 0.0
                 yield rect(f"{part}{i}", _X + a * scale, _WIRE, (b - a) * scale - gap, _BAR, fill, title=f"{calls} × all-reduce")
-    yield from axis("time", _X, _AXIS, _LENGTH, *(ticks := time_ticks(step.step_seconds)))
+    yield from axis("time", _X, _AXIS, _LENGTH, time_ticks(step.step_seconds))
 
     alone = _X + step.compute_seconds * scale
     side = "end" if alone > _X + _LENGTH / 2 else "start"
     yield line("alone", alone, _COMPUTE - 14, alone, _AXIS, "ink", 1.5, **{"stroke-dasharray": "4 3"})
-    yield text("alone-name", alone + (-6 if side == "end" else 6), _COMPUTE - 6, t("one rank alone would be done here", "单个 rank 独自运行到这里就已完成", lang), "ink", 12, side)
+    words = t("one rank alone would be done here", "单个 rank 独自计算，到此即完成", lang)
+    yield text("alone-name", alone + (-6 if side == "end" else 6), _COMPUTE - 6, words, "ink", 12, side)
 
     for x, fill, words in (
         (_X, "sand", t(f"hidden under the backward pass: {seconds(step.hidden_seconds)}", f"与反向传播重叠：{seconds(step.hidden_seconds)}", lang)),
@@ -184,22 +191,31 @@ def _merged(step: DataParallelStep, scale: float) -> Iterator[tuple[float, float
 def _curve(state: State, lang: str) -> Iterator[Item]:
     """One bar for each N: the efficiency that the same settings reach there."""
     base, height, pitch = _CURVE + 66, 54, _LENGTH / len(RANKS)
-    yield text("curve-name", 12, _CURVE + 30, t("efficiency", "扩展效率", lang), bold=True)
-    yield text("curve-detail", 12, _CURVE + 48, t("for every N", "随 N 变化", lang), "soft", 12)
+    yield text("curve-name", 0, _CURVE + 30, t("efficiency", "扩展效率", lang), bold=True)
+    yield text("curve-detail", 0, _CURVE + 48, t("for every N", "随 N 变化", lang), "soft", 12)
     goal = base - height * GOAL
     for i, ranks in enumerate(RANKS):
         efficiency = _step({**state, "ranks": ranks}).scaling_efficiency
         chosen, x = ranks == state["ranks"], _X + i * pitch
-        yield rect(f"curve{ranks}", x, base - height * efficiency, pitch - 40, height * efficiency, "blue5" if chosen else "blue2")
-        yield text(f"curve-value{ranks}", x + (pitch - 40) / 2, base - height * efficiency - 5, percent(efficiency), "ink" if chosen else "soft", 12, "middle", bold=chosen)
-        yield text(f"curve-rank{ranks}", x + (pitch - 40) / 2, base + 17, f"N = {ranks:,}", "ink" if chosen else "soft", 12, "middle", bold=chosen)
+        top, middle, ink = base - height * efficiency, x + (pitch - 40) / 2, "ink" if chosen else "soft"
+        yield rect(f"curve{ranks}", x, top, pitch - 40, base - top, "blue5" if chosen else "blue2")
+        yield text(f"curve-value{ranks}", middle, top - 5, percent(efficiency), ink, 12, "middle", bold=chosen)
+        yield text(f"curve-rank{ranks}", middle, base + 17, f"N = {ranks:,}", ink, 12, "middle", bold=chosen)
     yield line("goal", _X, goal, _X + _LENGTH, goal, "soft", 1, **{"stroke-dasharray": "2 4"})
     yield text("goal-name", _X + _LENGTH, goal - 4, percent(GOAL), "soft", 12, "end")
 
 
+def _conditions(link: str, lang: str) -> Item:
+    rate, latency = f"{GPU.flops_per_second / 1e12:g} TFLOP/s", f"{1e6 * _cluster(link).link_latency_seconds:g} µs"
+    words = t(f"Estimated for {GPU.name} at {rate} (achieved, not peak), fp32 gradients, a ring with {latency} of latency per message.",
+              f"估算条件：{GPU.name}，算力 {rate}（实际可达，非峰值）；fp32 梯度；环形 all-reduce，每条消息延迟 {latency}。", lang)  # fmt: skip
+    return text("conditions", 0, HEIGHT - 6, words, "soft", 12)
+
+
 def _summary(step: DataParallelStep, ranks: int, lang: str) -> str:
     if ranks == 1:
-        return t(f"1 rank: a step takes {seconds(step.step_seconds)} and nothing is sent. This is 100 %.", f"1 个 rank：每步 {seconds(step.step_seconds)}，不发送任何数据，记为 100 %。", lang)
+        return t(f"1 rank: a step takes {seconds(step.step_seconds)} and nothing is sent. This is 100 %.",
+                 f"1 个 rank：每步 {seconds(step.step_seconds)}，不发送任何数据，记为 100 %。", lang)  # fmt: skip
     waits = step.exposed_seconds / step.step_seconds
     return t(
         f"{ranks:,} ranks: a step takes {seconds(step.step_seconds)}, of which the ranks wait {seconds(step.exposed_seconds)} ({percent(waits)}) for the wire. "

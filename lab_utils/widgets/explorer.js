@@ -4,7 +4,6 @@
 const SVG = "http://www.w3.org/2000/svg";
 const STEP_MS = 900;        // between two steps of a playing slider
 const QUIET_MS = 600;       // a screen reader hears the result once the sliders have been still for so long
-let serial = 0;
 
 function make(tag, attributes, parent, namespace) {
   const node = namespace ? document.createElementNS(namespace, tag) : document.createElement(tag);
@@ -33,8 +32,7 @@ function dress(node, item, before) {
 }
 
 /** One panel: an SVG whose elements are kept by key from scene to scene, and a caption that says the result. */
-function makePicture({ width, height }, parent) {
-  const figure = make("figure", {}, parent);
+function makePicture({ width, height }, figure) {
   const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" }, figure, SVG);
   const caption = make("figcaption", { "aria-hidden": "true" }, figure);
   const shown = new Map();          // key → { node, item }
@@ -58,7 +56,8 @@ function makePicture({ width, height }, parent) {
 
 /** One control: native input, label, the chosen option in words. Returns what brings it up to date. */
 function makeControl(control, words, parent, choose, togglePlay) {
-  const id = `explorer-${++serial}`, box = make("div", { class: control.play ? "control play" : "control" }, parent);
+  // random, because each widget of a notebook runs this file anew and could not count the others
+  const id = `explorer-${Math.random().toString(36).slice(2)}`, box = make("div", { class: control.play ? "control play" : "control" }, parent);
   make("label", { for: id, text: control.label }, box);
   if (control.kind === "select") {
     const select = make("select", { id }, box);
@@ -92,7 +91,6 @@ export async function render({ model, el }) {
   const root = make("section", { class: "explorer", lang: spec.lang, "aria-label": spec.title }, el);
   root.addEventListener("keydown", event => event.stopPropagation());      // or the notebook takes the arrow keys
   make(spec.heading ?? "h3", { class: "title", text: spec.title }, root);
-  const bar = make("div", { class: "controls" }, root);
   const timers = {};
 
   const state = () => model.get("state");
@@ -120,19 +118,30 @@ export async function render({ model, el }) {
     draw();
   };
 
-  const inputs = spec.controls.map(control => [control, makeControl(control, spec.words, bar, (name, index) => { stop(); choose(name, index); }, togglePlay)]);
-  const pictures = spec.panels.map(panel => [panel, makePicture(panel, root)]);
+  // each control stands above the first panel that it changes
+  const inputs = [], placed = new Set();
+  const pictures = spec.panels.map(panel => {
+    const figure = make("figure", {}, root), bar = make("div", { class: "controls" }, figure);
+    for (const control of spec.controls) {
+      if (placed.has(control.name) || !panel.controls.includes(control.name)) continue;
+      placed.add(control.name);
+      inputs.push([control, makeControl(control, spec.words, bar, (name, index) => { stop(); choose(name, index); }, togglePlay)]);
+    }
+    return [panel, makePicture(panel, figure)];
+  });
   const challenge = spec.challenge && make("p", { class: "challenge" }, root);
   if (challenge) make("strong", { text: spec.words.challenge }, challenge), challenge.append(`${spec.challenge.task} `), make("b", {}, challenge);
   const said = make("p", { class: "said", role: "status" }, root);
 
+  // the scene that the state asks for; undefined while the kernel still draws it
+  const asked = new Set();
   const sceneOf = panel => {
     const { items, scenes } = table[panel.name] ??= { items: [], scenes: [] }, at = position(panel);
-    if (!scenes[at]) {
-      scenes[at] = { items: [], alt: spec.words.waiting };
+    if (Array.isArray(scenes[at])) scenes[at] = { alt: scenes[at][0], items: scenes[at][1].map(i => items[i]) };
+    if (!scenes[at] && !asked.has(`${panel.name} ${at}`)) {
+      asked.add(`${panel.name} ${at}`);
       model.send({ panel: panel.name, at, state: state() });
     }
-    if (Array.isArray(scenes[at])) scenes[at] = { alt: scenes[at][0], items: scenes[at][1].map(i => items[i]) };
     return scenes[at];
   };
 
@@ -140,13 +149,13 @@ export async function render({ model, el }) {
   function draw() {
     for (const [control, update] of inputs) update(state()[control.name], options(control.name), timers.playing === control.name);
     const scenes = pictures.map(([panel, picture], i) => {
-      const scene = sceneOf(panel);
+      const scene = sceneOf(panel) ?? drawn[i] ?? { items: [], alt: spec.words.waiting };
       if (scene !== drawn[i]) picture(scene);
       return scene;
     });
     const changed = scenes.filter((scene, i) => scene !== drawn[i]).map(scene => scene.alt);
     if (challenge) {
-      const solved = !!table.solved[position(spec.panels.find(panel => panel.name === spec.challenge.panel))];
+      const panel = spec.panels.find(({ name }) => name === spec.challenge.panel), solved = table[panel.name].solved[position(panel)];
       challenge.lastChild.textContent = solved ? spec.words.solved : spec.words.open;
       if (solved && !challenge.classList.contains("solved")) changed.push(`${spec.words.challenge} ${spec.words.solved}`);
       challenge.classList.toggle("solved", solved);

@@ -38,9 +38,12 @@ class Explorer:
         self.title, self.controls, self.panels, self.challenge = say(title, self.lang), tuple(controls), tuple(panels), challenge
         self._by_name = {c.name: c for c in self.controls}
         for panel in self.panels:
-            for name in panel.controls:
-                if name not in self._by_name or self._by_name[name].by not in (None, *panel.controls):
-                    raise ValueError(f"panel {panel.name!r} needs the control {name!r} and the one that decides its options; there are: {', '.join(self._by_name)}.")
+            known = {name for name in self._by_name if self._by_name[name].by in (None, *panel.controls)}
+            if not known.issuperset(panel.controls):
+                missing = ", ".join(name for name in panel.controls if name not in known)
+                raise ValueError(f"panel {panel.name!r} cannot use {missing}: no such control, or the one that decides its options is not the panel's.")
+        if challenge and challenge.panel not in {p.name for p in self.panels if self._is_small(p)}:
+            raise ValueError(f"the challenge needs a panel {challenge.panel!r} of at most {LARGEST_TABLE} states.")
 
     def scene(self, panel: Panel, state: State) -> Scene:
         """What a panel shows in a state; controls that are not the panel's are ignored."""
@@ -48,14 +51,17 @@ class Explorer:
 
     @functools.cached_property
     def table(self) -> dict[str, Any]:
-        """Panel name → its packed scenes; None for a panel that asks the kernel. "solved": 1 or 0 for each state of the challenge's panel."""
-        table: dict[str, Any] = {p.name: pack([s and self.scene(p, s) for s in states(self._controls_of(p))]) if self._is_small(p) else None for p in self.panels}
-        if self.challenge:
-            panel = next(p for p in self.panels if p.name == self.challenge.panel)
-            solved = [int(bool(s and self.challenge.met(s))) for s in states(self._controls_of(panel))]
-            if not any(solved) or self.challenge.met(start_state(self.controls)):
+        """Panel name → its packed scenes, and for the challenge's panel "solved": a boolean for each; None if the panel asks the kernel."""
+        table: dict[str, Any] = {}
+        for panel in self.panels:
+            scenes, solved = [], []
+            for state in states(self._controls_of(panel)) if self._is_small(panel) else ():
+                scenes.append(state and self.scene(panel, state))
+                if self.challenge and self.challenge.panel == panel.name:
+                    solved.append(bool(state and self.challenge.met(state)))
+            table[panel.name] = pack(scenes) | ({"solved": solved} if solved else {}) if scenes else None
+            if solved and (not any(solved) or self.challenge.met(start_state(self.controls))):
                 raise ValueError(f"the challenge of {self.title!r} must be open at the start and met in some state.")
-            table["solved"] = solved
         return table
 
     @functools.cached_property
@@ -120,7 +126,7 @@ class Explorer:
 
 @functools.cache
 def _widget_class() -> type:
-    import anywidget            # takes a quarter of a second, and only a displayed tool needs it
+    import anywidget  # takes a quarter of a second, and only a displayed tool needs it
     import traitlets
 
     class ExplorerWidget(anywidget.AnyWidget):

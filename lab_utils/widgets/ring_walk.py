@@ -16,35 +16,35 @@ from .scene import Item, Scene, arrow, rect, text
 Moment = str | int          # "start", "forward", "backward", the number of ring steps done, "update"
 Sums = list[list[frozenset[int]]]
 
-WIDTH, HEIGHT = 760, 346
+WIDTH, HEIGHT = 760, 358
 DRAWN_WHOLE = 8             # up to so many ranks every rank and every step is drawn; above, the first three and the last
-_LEFT, _RIGHT, _GAP = 128, 752, 26
-_BATCH, _WEIGHTS, _LOSS, _GRADIENT, _BOTTOM = 34, 66, 98, 142, 340
+_LEFT, _RIGHT, _GAP = 116, 745, 26
+_BATCH, _WEIGHTS, _LOSS, _GRADIENT, _BOTTOM = 34, 66, 98, 154, 352
 _ROW = 24
 
 
 def moments(ranks: int) -> list[Option]:
     """The options of the walk's slider for so many ranks."""
-    last = 2 * (ranks - 1)
+    last, half = 2 * (ranks - 1), ranks - 1
+    ring: list[Option]
     if ranks <= DRAWN_WHOLE:
-        ring: list[Option] = [(i, (f"ring step {i} of {last}", f"环形第 {i} 步，共 {last} 步")) for i in range(1, last + 1)]
+        ring = [(i, (f"ring step {i} of {last}", f"环形第 {i} 步，共 {last} 步")) for i in range(1, last + 1)]
     else:
-        half = ranks - 1
         ring = [(half, (f"ring steps 1 to {half}", f"环形第 1 至 {half} 步")), (last, (f"ring steps {ranks} to {last}", f"环形第 {ranks} 至 {last} 步"))]
-    return [("start", ("start", "开始")), ("forward", ("forward pass", "前向传播")), ("backward", ("backward pass", "反向传播")), *ring,
-            ("update", ("update", "更新权重"))]  # fmt: skip
+    before: list[Option] = [("start", ("start", "开始")), ("forward", ("forward pass", "前向传播")), ("backward", ("backward pass", "反向传播"))]
+    return [*before, *ring, ("update", ("update", "更新权重"))]
 
 
 @functools.cache
 def ring_sums(ranks: int) -> list[Sums]:
-    """Whose gradients are in each chunk: after each step of the ring (first: before it), per rank and chunk."""
+    """Whose gradients are in each chunk: after each step of the ring (first: before it), by rank and chunk."""
     held: Sums = [[frozenset((rank,)) for _ in range(ranks)] for rank in range(ranks)]
     history = [held]
     for hops in ring_all_reduce(ranks):
-        held = [list(chunks) for chunks in held]
+        before, held = held, [list(chunks) for chunks in held]
         for hop in hops:
-            sent = history[-1][hop.sender][hop.chunk]
-            held[hop.receiver][hop.chunk] = sent | history[-1][hop.receiver][hop.chunk] if hop.action == "add" else sent
+            sent, own = before[hop.sender][hop.chunk], before[hop.receiver][hop.chunk]
+            held[hop.receiver][hop.chunk] = sent | own if hop.action == "add" else sent
         history.append(held)
     return history
 
@@ -61,30 +61,39 @@ def _shown(ranks: int) -> list[int]:
 
 
 def _columns(ranks: int) -> tuple[dict[int, float], float]:
-    """Left edge of each drawn rank, and the width of all. Where ranks are left out, so is a column."""
+    """Left edge of each drawn rank, and the width of all. A column stays empty for the ranks that are left out."""
     shown = _shown(ranks)
     places = len(shown) + (ranks > DRAWN_WHOLE)
-    pitch = min(150, (_RIGHT - _LEFT) / places)
-    return {rank: _LEFT + (places - 1 if i and rank == ranks - 1 else i) * pitch + _GAP / 2 for i, rank in enumerate(shown)}, pitch - _GAP
+    pitch = min(210, (_RIGHT - _LEFT) / places)
+    return {rank: _LEFT + min(rank, places - 1) * pitch + _GAP / 2 for rank in shown}, pitch - _GAP
+
+
+def _rows(ranks: int) -> tuple[dict[int, float], float]:
+    """Top edge of each drawn chunk, and the height of all."""
+    shown = _shown(ranks)
+    places = len(shown) + (ranks > DRAWN_WHOLE)
+    height = (_BOTTOM - _GRADIENT) / places
+    return {chunk: _GRADIENT + min(chunk, places - 1) * height for chunk in shown}, height
 
 
 def _frame(ranks: int, moment: Moment, lang: str) -> list[Item]:
     """Names, batch shards, weights and losses."""
     columns, width = _columns(ranks)
-    computed, updated = moment != "start", moment == "update"
-    rows = [(_BATCH, t("batch", "批次", lang)), (_WEIGHTS, t("weights", "权重", lang)), (_LOSS, t("loss", "损失", lang))]
-    items = [text(f"row{y}", 12, y + 17, words, bold=True) for y, words in rows] + [text("row-gradient", 12, _GRADIENT - 8, t("gradient", "梯度", lang), bold=True)]
+    weights, fill = ("w₁", "blue5") if moment == "update" else ("w₀", "blue1")
+    rows = [(_BATCH, t("batch", "批次", lang)), (_WEIGHTS, t("weights", "权重", lang)), (_LOSS, t("loss", "损失", lang)),
+            (_GRADIENT - 27, t("gradient", "梯度", lang))]  # fmt: skip
+    items = [text(f"row{y}", 0, y + 17, words, bold=True) for y, words in rows]
     for rank, x in columns.items():
         middle = x + width / 2
         items += [
             text(f"rank{rank}", middle, 22, f"rank {rank}", anchor="middle", bold=True),
             rect(f"batch{rank}", x, _BATCH, width, _ROW, "sand", rx=3),
             text(f"batch-name{rank}", middle, _BATCH + 17, t(f"shard {rank}", f"分片 {rank}", lang), "on-sand", 12, "middle"),
-            rect(f"weights{rank}", x, _WEIGHTS, width, _ROW, "blue5" if updated else "blue1", rx=3),
-            text(f"weights-name{rank}", middle, _WEIGHTS + 17, "w₁" if updated else "w₀", "on-blue5" if updated else "on-blue1", 13, "middle"),
+            rect(f"weights{rank}", x, _WEIGHTS, width, _ROW, fill, rx=3),
+            text(f"weights-name{rank}", middle, _WEIGHTS + 17, weights, f"on-{fill}", 13, "middle"),
             rect(f"loss{rank}", x, _LOSS, width, _ROW, "void", rx=3, stroke="rule"),
         ]
-        if computed:
+        if moment != "start":
             items.append(text(f"loss-name{rank}", middle, _LOSS + 17, f"ℓ{_subscript(rank)}", "ink", 13, "middle"))
     if ranks > DRAWN_WHOLE:
         middle = (columns[2] + width + columns[ranks - 1]) / 2
@@ -93,27 +102,22 @@ def _frame(ranks: int, moment: Moment, lang: str) -> list[Item]:
 
 
 def _gradients(ranks: int, moment: Moment, lang: str) -> list[Item]:
-    """The chunks of every gradient: what is in them, and the hops that just brought it."""
-    columns, width = _columns(ranks)
-    chunks = _shown(ranks)
-    height = (_BOTTOM - _GRADIENT) / (len(chunks) + (ranks > DRAWN_WHOLE))
-    top = {chunk: _GRADIENT + height * (i if chunk == i else len(chunks)) for i, chunk in enumerate(chunks)}
+    """The chunks of every gradient, and the hops that just changed them."""
+    (columns, width), (rows, height) = _columns(ranks), _rows(ranks)
     hops = _hops(ranks, moment)
     arrived = {(hop.receiver, hop.chunk) for hop in hops}
-    items = [text(f"chunk-name{c}", 12, top[c] + height / 2 + 4, t(f"chunk {c}", f"块 {c}", lang), "soft", 12) for c in chunks if ranks > 1]
+    items = [text(f"chunk-name{c}", 0, y + height / 2 + 4, t(f"chunk {c}", f"块 {c}", lang), "soft", 12) for c, y in rows.items() if ranks > 1]
     if ranks > DRAWN_WHOLE:
-        items.append(text("more-chunks", 24, top[2] + 1.5 * height + 4, "⋮", "soft", 16))
+        items.append(text("more-chunks", 14, rows[2] + 1.5 * height + 4, "⋮", "soft", 16))
     for rank, x in columns.items():
-        for chunk in chunks:
+        for chunk, y in rows.items():
             fill, words, title = _chunk(ranks, rank, chunk, moment, lang)
-            stroke = "fire" if (rank, chunk) in arrived else "rule" if fill == "void" else None
-            items.append(rect(f"cell{rank}-{chunk}", x, top[chunk] + 1.5, width, height - 3, fill, rx=3, stroke=stroke, title=title,
-                              **({"stroke-width": 3} if stroke == "fire" else {})))  # fmt: skip
+            outline = {"stroke": "fire", "stroke-width": 3} if (rank, chunk) in arrived else {"stroke": "rule"} if fill == "void" else {}
+            items.append(rect(f"cell{rank}-{chunk}", x, y + 1.5, width, height - 3, fill, rx=3, title=title, **outline))
             if words:
-                ink = f"on-{fill}" if fill != "void" else "ink"
-                items.append(text(f"count{rank}-{chunk}", x + width / 2, top[chunk] + height / 2 + 4.5, words, ink, 13, "middle", **{"pointer-events": "none"}))
+                items.append(text(f"count{rank}-{chunk}", x + width / 2, y + height / 2 + 4.5, words, f"on-{fill}", 13, "middle", **{"pointer-events": "none"}))
     for hop in hops:
-        y, start = top[hop.chunk] + height / 2, columns[hop.sender] + width
+        y, start = rows[hop.chunk] + height / 2, columns[hop.sender] + width
         items.append(arrow(f"hop{hop.sender}", start + 3, y, start + _GAP - 3, "fire"))
         if hop.receiver == 0:       # the ring closes: what leaves at the right edge enters at the left
             items.append(arrow("hop-home", columns[0] - _GAP + 3, y, columns[0] - 3, "fire"))
@@ -128,56 +132,61 @@ def _chunk(ranks: int, rank: int, chunk: int, moment: Moment, lang: str) -> tupl
     """Colour, words and tooltip of one chunk of one rank."""
     if moment in ("start", "forward"):
         return "void", "", None
+    if moment == "backward":
+        return "blue1", f"1/{ranks}", None
     if ranks > DRAWN_WHOLE:
         # layout/ring.py: the reduce-scatter leaves chunk r complete on rank r, the all-gather every chunk everywhere
-        whole = moment == "update" or moment == 2 * (ranks - 1) or (moment == ranks - 1 and rank == chunk)
-        own = moment == "backward"
-        return ("blue5", f"{ranks}/{ranks}", None) if whole else ("blue1", f"1/{ranks}", None) if own else ("blue3", t("partial", "部分和", lang), None)
-    history = ring_sums(ranks)
-    held = history[0 if moment == "backward" else moment if isinstance(moment, int) else -1][rank][chunk]
+        complete = moment != ranks - 1 or rank == chunk
+        return ("blue5", f"{ranks}/{ranks}", None) if complete else ("blue3", t("partial", "部分和", lang), None)
+    held = sorted(ring_sums(ranks)[moment if isinstance(moment, int) else -1][rank][chunk])
     share = len(held) / ranks
     fill = "blue5" if share == 1 else "blue1" if len(held) == 1 else "blue2" if share <= 0.5 else "blue3" if share <= 0.75 else "blue4"
-    whose = ", ".join(map(str, sorted(held)))
-    title = t(f"rank {rank}, chunk {chunk}: holds the gradients of ranks {whose}", f"rank {rank} 的块 {chunk}：含有 rank {whose.replace(', ', '、')} 的梯度", lang)
+    title = t(f"rank {rank}, chunk {chunk}: sum of the gradients of ranks {', '.join(map(str, held))}",
+              f"rank {rank} 的块 {chunk}：rank {'、'.join(map(str, held))} 的梯度之和", lang)  # fmt: skip
     return fill, f"{len(held)}/{ranks}", title
 
 
 def _summary(ranks: int, moment: Moment, lang: str) -> str:
     """What the picture says."""
     if ranks == 1:
-        return _summary_of_one(moment, lang)
-    if moment == "start":
-        return t(f"{ranks} ranks start from the same weights w₀. Each takes its own shard of the global batch.",
-                 f"{ranks} 个 rank 从相同的权重 w₀ 出发，各自取全局批次中的一个分片。", lang)
-    if moment == "forward":
-        return t("Forward pass: each rank computes the loss of its own shard. Nothing travels.", "前向传播：每个 rank 计算自己那个分片的损失，不需要通信。", lang)
-    if moment == "backward":
-        return t(f"Backward pass: each rank now has a whole gradient, but of its own shard only: 1 of {ranks} contributions. To make one model, all must be added up.",
-                 f"反向传播：每个 rank 都得到了完整的梯度，但只来自自己的分片，即 {ranks} 份贡献中的 1 份。要得到同一个模型，必须把它们全部加起来。", lang)
+        return t(*_ALONE[moment], lang)
     steps = moment if isinstance(moment, int) else 2 * (ranks - 1)
     sent = f"{steps / ranks:.4g}"
+    so_far = t(f"So far each rank has sent {sent} of its gradient.", f"至此，每个 rank 发送了 {sent} 份梯度。", lang)
+    if moment == "start":
+        return t(f"{ranks:,} ranks start from the same weights w₀. Each takes its own shard of the global batch.",
+                 f"{ranks:,} 个 rank 从相同的权重 w₀ 出发，各自取全局批次的一个分片。", lang)  # fmt: skip
+    if moment == "forward":
+        return t("Forward pass: each rank computes the loss of its own shard. Nothing travels.",
+                 "前向传播：每个 rank 计算自己那个分片的损失，不需要通信。", lang)  # fmt: skip
+    if moment == "backward":
+        return t(f"Backward pass: each rank has a whole gradient, but of its own shard only, 1 of {ranks:,} contributions. One model needs their sum.",
+                 f"反向传播：每个 rank 都有了完整的梯度，但只来自自己的分片，是 {ranks:,} 份贡献中的 1 份。要保持同一个模型，就得求和。", lang)  # fmt: skip
     if moment == "update":
-        return t(f"Each rank divides the sum by {ranks} and updates: the same weights w₁ everywhere. In {steps} steps each rank sent {steps} chunks, {sent} times its gradient.",
-                 f"每个 rank 把总和除以 {ranks}，再更新权重：各处得到相同的 w₁。{steps} 步里，每个 rank 共发送 {steps} 块，相当于 {sent} 份梯度。", lang)
-    finished = f"{steps - ranks + 2}"
+        return t(f"Each rank divides the sum by {ranks:,} and updates: the same weights w₁ everywhere. "
+                 f"Each sent one chunk in each of {steps:,} steps: {sent} times its gradient.",
+                 f"每个 rank 把总和除以 {ranks:,} 再更新：各处得到相同的权重 w₁。共 {steps:,} 步，每步发送一块，合计 {sent} 份梯度。", lang)  # fmt: skip
     if steps < ranks - 1:
-        return t(f"Ring step {steps}, reduce-scatter: each rank sends one chunk to its right neighbour, which adds it to its own. The fullest chunks hold {steps + 1} of {ranks} contributions; sent so far: {sent} of a gradient.",
-                 f"环形第 {steps} 步（reduce-scatter）：每个 rank 把一块发给右邻，右邻把它加到自己的块上。最满的块已含 {ranks} 份贡献中的 {steps + 1} 份；至此每个 rank 发送了 {sent} 份梯度。", lang)
+        return t(f"Ring step {steps}, reduce-scatter: each rank sends one chunk to its right neighbour, which adds it to its own. "
+                 f"The fullest chunks hold {steps + 1} of {ranks} contributions. {so_far}",
+                 f"环形第 {steps} 步，reduce-scatter：每个 rank 把一块发给右邻，右邻把它加到自己的块上。"
+                 f"最满的块已含 {ranks} 份贡献中的 {steps + 1} 份。{so_far}", lang)  # fmt: skip
     if steps == ranks - 1:
-        return t(f"Ring step {steps} ends the reduce-scatter: each rank now owns one finished chunk with all {ranks} contributions; sent so far: {sent} of a gradient.",
-                 f"环形第 {steps} 步，reduce-scatter 完成：每个 rank 各有一块凑齐了全部 {ranks} 份贡献；至此每个 rank 发送了 {sent} 份梯度。", lang)
-    return t(f"Ring step {steps}, all-gather: finished chunks are passed on and copied. Each rank holds {finished} of {ranks} finished chunks; sent so far: {sent} times its gradient.",
-             f"环形第 {steps} 步（all-gather）：凑齐的块继续传给右邻，右邻直接复制。每个 rank 已有 {ranks} 块中的 {finished} 块；至此每个 rank 发送了 {sent} 份梯度。", lang)
+        return t(f"Ring step {steps:,} ends the reduce-scatter: each rank owns one finished chunk, with all {ranks:,} contributions. {so_far}",
+                 f"环形第 {steps:,} 步，reduce-scatter 完成：每个 rank 各有一块凑齐了全部 {ranks:,} 份贡献。{so_far}", lang)  # fmt: skip
+    finished = f"{steps - ranks + 2:,}"
+    return t(f"Ring step {steps:,}, all-gather: finished chunks travel on and are copied. Each rank has {finished} of {ranks:,} finished chunks. {so_far}",
+             f"环形第 {steps:,} 步，all-gather：凑齐的块继续传给右邻，右邻直接复制。"
+             f"{ranks:,} 块中，每个 rank 已有 {finished} 块。{so_far}", lang)  # fmt: skip
 
 
-def _summary_of_one(moment: Moment, lang: str) -> str:
-    words = {
-        "start": ("One rank takes the whole batch.", "只有一个 rank，处理整个批次。"),
-        "forward": ("Forward pass: one loss, of the whole batch.", "前向传播：得到整个批次的损失。"),
-        "backward": ("Backward pass: the gradient is whole at once. There is nobody to share it with.", "反向传播：梯度一次就完整了，没有别的 rank 需要同步。"),
-        "update": ("The weights are updated. Nothing was sent: this is the step that all others are measured against.", "更新权重。全程没有发送任何数据：其他并行布局都以这一步为基准。"),
-    }[moment]
-    return t(*words, lang)
+_ALONE = {
+    "start": ("One rank takes the whole batch.", "只有一个 rank，由它处理整个批次。"),
+    "forward": ("Forward pass: the loss of the whole batch.", "前向传播：得到整个批次的损失。"),
+    "backward": ("Backward pass: the gradient is whole at once. There is nobody to share it with.", "反向传播：梯度一次就完整了，没有别的 rank 需要同步。"),
+    "update": ("The weights are updated and nothing was sent. All other layouts are measured against this step.",
+               "更新权重，没有发送任何数据。其他并行布局都以这一步为基准。"),
+}  # fmt: skip
 
 
 def _subscript(number: int) -> str:

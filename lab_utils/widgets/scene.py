@@ -72,13 +72,13 @@ def arrow(key: str, x1: float, y: float, x2: float, stroke: str, width: float = 
     return path(key, f"M{x1:.1f} {y:.1f}H{x2:.1f}M{x2 - head:.1f} {y - head:.1f}L{x2:.1f} {y:.1f}L{x2 - head:.1f} {y + head:.1f}", stroke, width=width)
 
 
-def axis(key: str, x: float, y: float, length: float, ticks: Sequence[tuple[float, str]], label: str) -> list[Item]:
-    """A horizontal axis of `length` units: `ticks` are (position from 0 to 1, words), `label` stands at its right end."""
+def axis(key: str, x: float, y: float, length: float, ticks: Sequence[tuple[float, str]]) -> list[Item]:
+    """A horizontal axis of `length` units; `ticks` are (position from 0 to 1, words)."""
     items = [line(f"{key}-line", x, y, x + length, y)]
     for i, (position, words) in enumerate(ticks):
         at = x + position * length
         items += [line(f"{key}-tick{i}", at, y, at, y + 4), text(f"{key}-number{i}", at, y + 17, words, "soft", 12, "middle")]
-    return [*items, text(f"{key}-label", x + length, y + 33, label, "soft", 12, "end")]
+    return items
 
 
 def _item(tag: str, key: str, **attributes: Any) -> Item:

@@ -17,8 +17,8 @@ def digits(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration: 1.23 s, 45.6 ms, 7.89 µs."""
-    return _with_unit(value, _SECONDS)
+    """A duration: 1.23 s, 45.6 ms, 7.89 µs. Less than a nanosecond is what rounding leaves of nothing: 0 s."""
+    return _with_unit(value if abs(value) >= 1e-9 else 0, _SECONDS)
 
 
 def nbytes(value: float) -> str:
@@ -34,13 +34,13 @@ def percent(value: float) -> str:
     return f"{shown:.0f} %" if shown < 99 or value == 1 else f"{math.floor(10 * shown) / 10:.1f} %"
 
 
-def time_ticks(end_seconds: float, most: int = 6) -> tuple[list[tuple[float, str]], str]:
-    """At most `most` round ticks from 0 to the end, each as (share of the end, number), and their unit."""
+def time_ticks(end_seconds: float, most: int = 6) -> list[tuple[float, str]]:
+    """At most `most` round ticks from 0 to the end, each as (share of the end, duration)."""
     scale, unit = _unit(end_seconds, _SECONDS)
     end = end_seconds / scale
     magnitude = 10 ** math.floor(math.log10(end / most))
     step = next(m * magnitude for m in (1, 2, 5, 10, 20) if end / (m * magnitude) < most)
-    return [(i * step / end, f"{i * step:.4g}") for i in range(math.floor(end / step) + 1)], unit
+    return [(i * step / end, f"{i * step:.4g} {unit}") for i in range(math.floor(end / step) + 1)]
 
 
 def _unit(value: float, units: tuple[tuple[float, str], ...]) -> tuple[float, str]:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+
+from lab_utils.doctor import find_browser
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -72,6 +77,7 @@ object()
 LAB = """\
 ---
 title: {en: Write a sum, zh: 编写求和}
+needs: ["05"]
 ---
 Fill in `total`.
 
@@ -130,6 +136,8 @@ def load(root: Path, name: str) -> nbformat.NotebookNode:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Path:
+    if find_browser() is None:                # the sample holds a figure, which the build saves as PNG
+        (pytest.fail if os.environ.get("LAB_REQUIRE_BROWSER") else pytest.skip)("a build needs Chromium: apt-get install chromium")
     root = new_course(tmp_path_factory.mktemp("course"))
     done = build(root)
     assert done.returncode == 0, done.stderr
@@ -206,6 +214,12 @@ def test_built_notebooks_pass_nbval_strictly(built):
     done = subprocess.run(command, cwd=built, env={**os.environ, "PYTHONPATH": str(built)}, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout
     assert "18 passed" in done.stdout
+
+
+def test_a_lab_links_to_its_lesson_and_the_other_language(built):
+    titles = [load(built, f"{form}/zh/05_sums.ipynb").cells[0].source for form in ("labs", "solutions")]
+    facts = "\n\n需要先学：[05](../../lessons/zh/05_sums.ipynb) · [English](../en/05_sums.ipynb)"
+    assert titles == [f"# 实验 05 · 编写求和{facts}", f"# 参考答案 05 · 编写求和{facts}"]
 
 
 @pytest.mark.parametrize(("lang", "stub", "sentence"), [("en", "# YOUR CODE HERE", "Exercise ex1 is yours"), ("zh", "# 在此处编写代码", "练习 ex1 尚未完成")])
@@ -307,3 +321,23 @@ def test_the_kernel_imports_the_package_that_was_built_with(course):
     done = build(course, "--lang", "en")
     assert done.returncode == 0, done.stderr
     assert "this copy total 6" in json.dumps(load(course, "lessons/en/05_sums.ipynb").cells)
+
+
+def test_an_interrupt_leaves_everything_as_it_was(course):
+    before = notebooks(course)
+    started = course / "started"
+    slow = LESSON.replace("total = sum(range(4))", f"import os, time; open({str(started)!r}, 'w').write(str(os.getpid())); time.sleep(60); total = 6")
+    (course / "lessons/source/05_sums.md").write_text(slow, encoding="utf-8")
+    command = [sys.executable, "-m", "lab_utils", "build", "05", "--lang", "en"]
+    building = subprocess.Popen(command, cwd=course, env={**os.environ, "PYTHONPATH": str(course)}, stderr=subprocess.PIPE, text=True)
+    for _ in range(600):
+        if started.exists() and started.read_text():
+            break
+        time.sleep(0.1)
+    kernel = psutil.Process(int(started.read_text()))
+    building.send_signal(signal.SIGINT)
+    said = building.communicate(timeout=30)[1]
+    assert building.returncode == 1
+    assert said == "interrupted: what is not listed above is as it was before.\n"
+    assert notebooks(course) == before
+    assert not psutil.wait_procs([kernel], timeout=5)[1]

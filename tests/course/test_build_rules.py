@@ -85,6 +85,15 @@ def test_code_that_differs_between_languages_is_refused(tmp_path, capsys, monkey
     assert "cell ex1: the code differs between the languages" in check(tmp_path, answer, capsys, room="solutions")
 
 
+def test_the_map_of_the_course_is_drawn_from_the_sources(tmp_path, capsys):
+    check(tmp_path, FINE.replace("minutes: 1", "minutes: 40\nneeds: [0]"), capsys)
+    (tmp_path / "lessons/source/00_start.md").write_text(HEAD + "<!-- lessons -->\n", encoding="utf-8")
+    known = build.read_all(tmp_path)
+    drawn = build.make(known[0], known, tmp_path)[1].notebook.cells[-1].source
+    assert drawn.splitlines() == ["| 编号 | 课程 | 分钟 | 需要先学 |", "|---|---|---|---|", "| 00 | [标题](00_start.ipynb) | 1 | — |",
+                                  "| 05 | [标题](05_x.ipynb) | 40 | [00](00_start.ipynb) |"]
+
+
 def test_names_that_fit_no_source(tmp_path, capsys):
     check(tmp_path, FINE, capsys)
     assert build.run(argparse.Namespace(names=["07"], check=True, lang=None, root=tmp_path)) == 1
@@ -93,7 +102,9 @@ def test_names_that_fit_no_source(tmp_path, capsys):
     assert "run this in the repository, or give --root" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["中文，English (ok), 再来。", "`a`、`f(x)` 与 `甲,乙`", "公式 $f(甲)$ 与 $$a,b$$", "[文字](http://x.org/a,b) 好", "```\n甲,乙\n```", "a: b; (c)"])
+@pytest.mark.parametrize("text", [
+    "中文，English (ok), 再来。", "`a`、`f(x)` 与 `甲,乙`", "公式 $f(甲)$ 与 $$a,b$$", "[文字](http://x.org/a,b) 好", "```\n甲,乙\n```", "a: b; (c)",
+])
 def test_typography_lets_pass(text):
     assert not list(typography(text))
 

@@ -1,0 +1,12 @@
+"""`check.NAME(answer)`: judge the answer to an exercise, on real processes, and say so in the learner's language.
+
+Each check returns a Result: what was expected, what came, one hint; or, after a pass, what was really measured. What a
+check believes are live tensors, the ledger, and the messages that went out, never a formula held against itself.
+"""
+
+from __future__ import annotations
+
+from .checks.lab05 import bucketed, chunk_bounds, ring_all_reduce
+from .checks.verdict import Failure, Measured, Result
+
+__all__ = ["Failure", "Measured", "Result", "bucketed", "chunk_bounds", "ring_all_reduce"]

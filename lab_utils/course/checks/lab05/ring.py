@@ -1,0 +1,205 @@
+"""Exercise 2: all-reduce around a ring, with uneven chunks and any operation, over messages between neighbours alone."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ....config import ParallelConfig
+from ....i18n import t
+from ....parallel.comm import Axis
+from ....parallel.mesh import Mesh
+from ..ranks import BrokenRule, Transfers, begin_case, crash, observe, saw
+from ..verdict import Failure, Measured
+from .chunks import reference
+from .ring_hints import HINTS
+
+__all__ = ["HINTS", "VISIBLE", "Case", "examine"]
+
+Answer = Callable[[Tensor, Axis, Callable[[Tensor, Tensor], Tensor]], Any]
+OPERATIONS = {"add": torch.add, "maximum": torch.maximum, "minimum": torch.minimum, "multiply": torch.mul}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One all-reduce. `criterion`: the one thing that this case is there to show; None: a first, plain one."""
+
+    ranks: int
+    shape: tuple[int, ...]
+    criterion: str | None = None
+    operation: str = "add"
+    dtype: str = "float32"
+    seed: int = 0
+
+    def input(self, rank: int) -> Tensor:
+        """What `rank` brings: small whole numbers, so that every order of adding gives exactly the same."""
+        generator = torch.Generator().manual_seed(1000 * self.seed + rank)
+        low, high = (1, 4) if self.operation == "multiply" else (-9, 10)
+        return torch.randint(low, high, self.shape, generator=generator).to(getattr(torch, self.dtype))
+
+    @property
+    def payload(self) -> int:
+        """Bytes of the whole tensor."""
+        return prod(self.shape) * getattr(torch, self.dtype).itemsize
+
+    def __str__(self) -> str:
+        sizes = " × ".join(map(str, self.shape))
+        return t(f"N = {self.ranks}, {sizes} elements, torch.{self._function}", f"N = {self.ranks}、{sizes} 个元素、torch.{self._function}")
+
+    @property
+    def _function(self) -> str:
+        return OPERATIONS[self.operation].__name__
+
+
+VISIBLE = (
+    Case(4, (12,)), Case(4, (9,), "uneven"), Case(4, (3,), "few"), Case(4, (10,), "combine", "maximum"), Case(4, (3, 5), "shape"),
+    Case(3, (12,), "any-n"), Case(3, (7,), "uneven"), Case(3, (2,), "few"), Case(3, (8,), "combine", "minimum", "int64"),
+)  # fmt: skip
+
+
+@dataclass
+class Facts:
+    """What one rank saw in one case. A message is (position it went to, its elements)."""
+
+    right: int                                   # elements of the tensor that hold the result
+    first_wrong: tuple[int, Any, Any] | None     # index, expected, came
+    returned_right: bool                         # a tensor was returned that holds the result
+    messages: list[tuple[int, int]]
+    bytes: int
+    by_the_way: dict[str, int]                   # transfers that did not pass through exchange
+
+
+class RingAxis(Axis):
+    """The real axis, which lets through only what a ring sends: to one neighbour, from the opposite one."""
+
+    def __init__(self, axis: Axis) -> None:
+        super().__init__(axis.name, axis.ranks, axis.rank, axis.group, axis.ledger)
+        self.messages: list[tuple[int, int]] = []
+
+    def exchange(self, outgoing: Tensor, to: int, incoming: Tensor, source: int, *, purpose: str, label: str = "") -> None:
+        left, right = (self.rank - 1) % self.size, (self.rank + 1) % self.size
+        if (to, source) not in ((right, left), (left, right)):
+            expected = t(f"rank {self.rank} of {self.size} sends to one neighbour and receives from the other: {left} and {right}.",
+                         f"共 {self.size} 个 rank 时，rank {self.rank} 向一侧邻居发送，从另一侧邻居接收，两侧邻居是 {left} 和 {right}。")
+            raise BrokenRule("ring.neighbours", expected, t(f"it sends to {to} and receives from {source}.", f"它发给 {to}，从 {source} 接收。"))
+        self._agree_on_size(outgoing, to, incoming, source)
+        super().exchange(outgoing, to, incoming, source, purpose=purpose, label=label)
+        self.messages.append((to, outgoing.numel()))
+
+    def _agree_on_size(self, outgoing: Tensor, to: int, incoming: Tensor, source: int) -> None:
+        """Tell the receiver how long the message is: gloo would end the process over a wrong length, without a word of use."""
+        arriving = torch.empty(1, dtype=torch.int64)
+        self._swap(torch.tensor([outgoing.numel()]), to, arriving, source)
+        if arriving.item() != incoming.numel():
+            raise BrokenRule("mismatch", t("`incoming` is as long as the chunk that arrives.", "`incoming` 与要收到的块等长。"),
+                             t(f"in exchange no. {len(self.messages) + 1}, rank {source} sends {arriving.item()} elements and rank {self.rank} has room for"
+                               f" {incoming.numel()}.", f"第 {len(self.messages) + 1} 次 exchange 中，rank {source} 发来 {arriving.item()} 个元素，"
+                               f"而 rank {self.rank} 准备的位置是 {incoming.numel()} 个元素。"))
+
+    def _forbidden(self, *_: Any, **__: Any) -> Any:
+        raise BrokenRule("ring.only-exchange", t("only axis.exchange moves data.", "只能用 axis.exchange 传输数据。"),
+                         t("the code calls a ready-made collective of the axis.", "代码调用了 axis 上现成的集合通信。"))
+
+    all_reduce = broadcast = all_gather = reduce_scatter = ring_all_reduce = _forbidden
+
+
+def examine(answer: Answer, cases: Sequence[Case]) -> Failure | Measured:
+    """The first case that fails, or what was sent in each. Cases run in the order of their numbers of ranks in `cases`."""
+    rows = [("N", t("elements", "元素数"), t("operation", "运算"), t("messages per rank", "每个 rank 的消息数"), "2(N−1)",
+             t("bytes sent by a rank", "每个 rank 发送的字节数"), t("2(N−1)/N × payload", "2(N−1)/N × 数据量"))]
+    for ranks in dict.fromkeys(case.ranks for case in cases):
+        mine = [case for case in cases if case.ranks == ranks]
+        seen = observe(_on_rank, ranks, answer, mine)
+        for number, case in enumerate(mine):
+            facts = seen.complete(number)
+            failure = crash(seen, str(case), case.criterion) if facts is None else judge(case, facts)
+            if failure:
+                return failure
+            least, most = min(f.bytes for f in facts), max(f.bytes for f in facts)
+            rows.append((str(ranks), "×".join(map(str, case.shape)), case.operation, str(_count(facts)), str(2 * (ranks - 1)),
+                         str(least) if least == most else f"{least}–{most}", f"{2 * (ranks - 1) / ranks * case.payload:.4g}"))
+    return Measured(tuple(rows))
+
+
+def judge(case: Case, facts: list[Facts]) -> Failure | None:
+    """The value first, then how it came about; None if all is as it should be."""
+    n, numel = case.ranks, prod(case.shape)
+    wrong = next((rank for rank, f in enumerate(facts) if f.first_wrong), None)
+    if wrong is not None:
+        return _wrong_value(case, facts, wrong)
+    others = {op for f in facts for op in f.by_the_way}
+    if others:
+        return Failure("ring.only-exchange", t("only axis.exchange moves data.", "只能用 axis.exchange 传输数据。"),
+                       t(f"data also went through {', '.join(sorted(others))}.", f"数据还经过了 {'、'.join(sorted(others))}。"), str(case))
+    sent, least = sum(f.bytes for f in facts), 2 * (n - 1) * case.payload
+    if sent != least:
+        return Failure("ring.bytes", t(f"{least} bytes from all ranks together: 2(N−1)/N of {case.payload} bytes from each, on average.",
+                                       f"所有 rank 合计发送 {least} 字节：平均每个 rank 发送 {case.payload} 字节的 2(N−1)/N。"),
+                       t(f"{sent} bytes, in messages of up to {_longest(facts)} elements.",
+                         f"合计 {sent} 字节，最长的消息有 {_longest(facts)} 个元素。"), str(case))
+    if _longest(facts) > -(-numel // n):
+        return Failure("ring.bytes", t(f"no message is longer than a chunk: {-(-numel // n)} elements.", f"任何消息都不超过一块：{-(-numel // n)} 个元素。"),
+                       t(f"one has {_longest(facts)} elements.", f"有一条消息长达 {_longest(facts)} 个元素。"), str(case))
+    if numel >= n and _count(facts) != 2 * (n - 1):
+        return Failure("ring.messages", t(f"{2 * (n - 1)} messages per rank, one chunk in each step.", f"每个 rank {2 * (n - 1)} 条消息，每步一块。"),
+                       t(f"up to {_count(facts)} messages.", f"最多的一个 rank 发了 {_count(facts)} 条。"), str(case))
+    return None
+
+
+def _wrong_value(case: Case, facts: list[Facts], rank: int) -> Failure:
+    numel = prod(case.shape)
+    if all(f.returned_right for f in facts):
+        return Failure("ring.in-place", t("the tensor that was passed in holds the result.", "结果写回传入的张量本身。"),
+                       t("the result is in the tensor that you return; the one passed in has other numbers.",
+                         "结果只在你返回的张量里，传入的张量并没有变成结果。"), str(case))
+    if case.criterion is None and _count(facts) == case.ranks - 1 and min(f.right for f in facts) > 0:
+        return Failure("ring.half", t(f"all {numel} elements complete on every rank.", f"每个 rank 上的 {numel} 个元素全部完成归约。"),
+                       t(f"after {case.ranks - 1} messages the code stops; rank {rank} holds {facts[rank].right} complete elements.",
+                         f"发送 {case.ranks - 1} 条消息后就停下了，rank {rank} 上只有 {facts[rank].right} 个元素是完整结果。"), str(case))
+    index, expected, came = facts[rank].first_wrong
+    return Failure(case.criterion or "value", t(f"element {index} on rank {rank} is {expected}.", f"rank {rank} 的第 {index} 个元素应为 {expected}。"),
+                   t(f"it is {came}; {numel - facts[rank].right} of {numel} elements are wrong on this rank.",
+                     f"得到 {came}；这个 rank 上 {numel} 个元素中有 {numel - facts[rank].right} 个不对。"), str(case))
+
+
+def _count(facts: list[Facts]) -> int:
+    """Messages with anything in them, of the rank that sent most."""
+    return max(sum(numel > 0 for _, numel in f.messages) for f in facts)
+
+
+def _longest(facts: list[Facts]) -> int:
+    return max((numel for f in facts for _, numel in f.messages), default=0)
+
+
+def _on_rank(answer: Answer, cases: Sequence[Case], patience: float) -> None:
+    if "chunk_bounds" in getattr(answer, "__globals__", {}):
+        answer.__globals__["chunk_bounds"] = reference
+    plain = Mesh(ParallelConfig(dp=int(os.environ["WORLD_SIZE"])))["dp"]
+    axis = RingAxis(plain)
+    for number, case in enumerate(cases):
+        begin_case(number, patience, plain)
+        inputs = [case.input(rank) for rank in range(case.ranks)]
+        result = functools.reduce(OPERATIONS[case.operation], inputs)
+        mine = inputs[axis.rank].clone()
+        axis.messages.clear()
+        axis.ledger.clear()
+        with Transfers() as transfers:
+            returned = answer(mine, axis, OPERATIONS[case.operation])
+        saw(number, _facts(mine, returned, result, axis, transfers))
+
+
+def _facts(mine: Tensor, returned: Any, result: Tensor, axis: RingAxis, transfers: Transfers) -> Facts:
+    off = (mine != result).flatten()
+    where = off.nonzero().flatten().tolist()[:1]
+    first = (where[0], result.flatten()[where[0]].item(), mine.flatten()[where[0]].item()) if where else None
+    returned_right = isinstance(returned, Tensor) and returned.shape == result.shape and bool((returned == result).all())
+    through = 2 * len(axis.messages)             # each with its length ahead of it
+    by_the_way = {op: count for op, count in transfers.count.items() if count != (through if op in ("send", "recv") else 0)}
+    return Facts(int((~off).sum()), first, returned_right, list(axis.messages), sum(call.bytes for call in axis.ledger.calls), by_the_way)

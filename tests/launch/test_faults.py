@@ -1,0 +1,186 @@
+"""Every fault, for real: one error, the right rank and cause, soon, and no process left."""
+
+import ctypes
+import os
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from faults import FAULTS, TIMEOUT_S, processes_left, provoke
+
+from lab_utils.i18n import set_language
+from lab_utils.launch import LaunchError, launch
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(("world", "culprit"), [(2, 0), (2, 1), (4, 0), (4, 3)])
+def test_fault_table(fault, culprit, world):
+    outcome = provoke(fault, culprit, world)
+    assert outcome.seconds < 1
+    assert outcome.left == []
+    if fault == "interrupt":
+        assert outcome.said == "KeyboardInterrupt"
+        assert launch(dist.get_rank, world) == list(range(world)), "the next launch works at once"
+        return
+    error = outcome.error
+    assert error.cause == FAULTS[fault][1]
+    if error.cause == "mismatch" and world == 2:                   # one against one: both are named, with what each did
+        assert error.ranks == (0, 1)
+        assert "rank 0 called" in outcome.said
+        assert "rank 1 called" in outcome.said
+    else:
+        assert error.ranks == (error.rank,) == (culprit,)
+        assert outcome.said.startswith(f"rank {culprit} ")
+    if fault == "raise":
+        assert 'raise ValueError("the loss is not a number")' in error.traceback
+    if fault == "hang":
+        assert "time.sleep(3600)" in error.traceback
+    if fault == "early return":
+        assert "waited in all_reduce(float32 [4], sum), which rank" in outcome.said
+
+
+def fails(fn, world=2, timeout=TIMEOUT_S):
+    """The error of launch(fn), and the seconds that it took."""
+    begun = time.time()
+    with pytest.raises(LaunchError) as caught:
+        launch(fn, world, timeout=timeout, quiet=True)
+    assert processes_left() == []
+    return caught.value, time.time() - begun
+
+
+def test_a_silent_mismatch_is_found_though_all_return():
+    def sum_or_max():
+        dist.all_reduce(torch.ones(2), op=dist.ReduceOp.MAX if dist.get_rank() else dist.ReduceOp.SUM)
+
+    error, _ = fails(sum_or_max)
+    assert error.cause == "mismatch"
+    assert "sum) where rank 1 called all_reduce(float32 [2], max)" in str(error)
+
+
+def test_message_sizes_must_agree():
+    def five_for_four():
+        if dist.get_rank():
+            dist.send(torch.ones(4), 0)
+        else:
+            dist.recv(torch.ones(5), 1)
+
+    error, _ = fails(five_for_four)
+    assert (error.cause, error.ranks) == ("mismatch", (0, 1))
+    assert "message no. 1 from rank 1 to rank 0" in str(error)
+
+
+def test_ranks_that_wait_for_each_other():
+    def all_receive_first():
+        rank, world = dist.get_rank(), dist.get_world_size()
+        x = torch.ones(4)
+        dist.recv(x, (rank - 1) % world)
+        dist.send(x, (rank + 1) % world)
+
+    error, seconds = fails(all_receive_first, world=3, timeout=30)
+    assert (error.cause, error.ranks) == ("hung", (0, 1, 2))
+    assert seconds < 3, "a circle is certain: nobody has to wait for the timeout"
+    assert "dist.recv(x" in error.traceback
+
+
+def test_the_culprit_is_found_behind_the_waiting():
+    def chain():
+        if dist.get_rank() == 2:
+            time.sleep(3600)
+        x = torch.ones(1)
+        dist.recv(x, dist.get_rank() + 1)
+        dist.send(x, dist.get_rank() - 1)
+
+    error, _ = fails(chain, world=3)
+    assert (error.cause, error.ranks) == ("hung", (2,)), "rank 0 waits for rank 1, who only waits for rank 2"
+
+
+def test_mismatch_in_a_subgroup():
+    def in_pairs():
+        group = dist.new_group([1, 2])
+        if dist.get_rank() in (1, 2):
+            dist.all_reduce(torch.ones(dist.get_rank()), group=group)
+        dist.barrier()
+
+    error, _ = fails(in_pairs, world=3)
+    assert (error.cause, error.ranks) == ("mismatch", (1, 2))
+    assert "process group of ranks 1, 2" in str(error)
+
+
+def test_a_group_that_one_rank_never_made():
+    def forgotten():
+        if dist.get_rank() == 0:
+            dist.new_group([0, 1])
+        else:
+            time.sleep(3600)
+
+    error, _ = fails(forgotten)
+    assert (error.cause, error.ranks) == ("hung", (1,))
+    assert "new_group" in str(error)
+
+
+def test_running_on_alone():
+    error, seconds = fails(lambda: dist.get_rank() and time.sleep(3600))
+    assert (error.cause, error.ranks) == ("hung", (1,))
+    assert seconds < TIMEOUT_S + 1.5
+
+
+def test_async_calls_count_as_called():
+    def overlapped():
+        early, late = dist.get_rank() == 0, dist.get_rank() == 1
+        time.sleep(late * (TIMEOUT_S + 0.5))
+        works = [dist.all_reduce(torch.ones(2), async_op=True) for _ in range(5)]
+        time.sleep(early * (TIMEOUT_S + 0.5))                          # called long ago, but nobody is held up in it
+        for work in works:
+            work.wait()
+        return True
+
+    assert launch(overlapped, 2, timeout=TIMEOUT_S) == [True, True]
+
+
+def test_what_cpp_calls_by_itself_falls_back_on_its_timeout():
+    def ddp(late):
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+        for step in range(2):
+            if step and dist.get_rank() == late:
+                time.sleep(3600)
+            model(torch.ones(1, 2)).sum().backward()
+
+    with pytest.raises(LaunchError) as caught:
+        launch(ddp, 2, 1, timeout=0.5, quiet=True)
+    assert (caught.value.cause, caught.value.ranks) == ("hung", (1,))
+    assert "time.sleep(3600)" in caught.value.traceback
+
+
+def test_death_inside_ddp_is_named_not_its_echo():
+    def ddp():
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
+        if dist.get_rank() == 0:
+            os._exit(5)
+        model(torch.ones(1, 2)).sum().backward()
+
+    error, seconds = fails(ddp)
+    assert (error.cause, error.ranks) == ("exited", (0,))
+    assert seconds < 2
+
+
+def test_native_crash_shows_its_line():
+    def crash():
+        dist.barrier()
+        if dist.get_rank() == 1:
+            ctypes.string_at(0)
+        dist.barrier()
+
+    error, _ = fails(crash)
+    assert (error.cause, error.ranks) == ("killed", (1,))
+    assert "SIGSEGV" in str(error)
+    assert "ctypes.string_at(0)" in error.traceback
+
+
+def test_in_the_readers_language():
+    set_language("zh")
+    try:
+        outcome = provoke("early return", 1, 2)
+    finally:
+        set_language("en")
+    assert outcome.said.startswith("rank 1 已经返回，而 rank 0 还在 all_reduce(float32 [4], sum) 中等它")

@@ -1,0 +1,29 @@
+"""What the engine does not carry out is refused before a process starts, with what does work."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab_utils import TrainConfig, i18n, train
+from lab_utils.config import ConfigError
+from lab_utils.layout.refusals import refuse_what_cannot_run
+
+
+@pytest.mark.parametrize(("flags", "named"), [
+    ({"tp": 2}, "--tp 2"), ({"pp": 2}, "--pp 2"), ({"zero": 1, "dp": 2}, "--zero 1"), ({"precision": "bf16"}, "--precision bf16"),
+    ({"recompute": "full"}, "--recompute full"), ({"optimizer": "lion"}, "--optimizer lion"), ({"sequence_parallel": True}, "--sequence-parallel"),
+    ({"virtual_stages": 2}, "--virtual-stages 2"),
+])  # fmt: skip
+def test_layouts_and_formats(flags, named, monkeypatch):
+    for lang, works in (("en", "what runs: --dp"), ("zh", "目前可以运行")):
+        monkeypatch.setattr(i18n, "_chosen", lang)
+        with pytest.raises(ConfigError) as refusal:
+            train(TrainConfig.of("tiny", **flags))
+        assert named in str(refusal.value)
+        assert works in str(refusal.value)
+
+
+def test_engines():
+    refuse_what_cannot_run(TrainConfig.of("tiny", dp=4), "torch")
+    with pytest.raises(ConfigError, match="choose ours, torch"):
+        train(TrainConfig.of("tiny"), engine="megatron")
