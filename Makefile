@@ -13,6 +13,7 @@ export DS_BUILD_OPS := 0
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 JUPYTER := .cache/jupyterlab-$(lang)
+NOTEBOOKS := $(wildcard lessons/$(lang)/*.ipynb labs/$(lang)/*.ipynb)
 LOCALE := $(if $(filter zh,$(lang)),zh_CN,default)
 
 .PHONY: lab build test test-all
@@ -20,7 +21,7 @@ LOCALE := $(if $(filter zh,$(lang)),zh_CN,default)
 
 # Trusted notebooks show their saved pictures and folded answers at once, before anything is run.
 lab: .venv/installed $(JUPYTER)/overrides.json
-	@$(BIN)/jupyter trust $(wildcard lessons/$(lang)/*.ipynb labs/$(lang)/*.ipynb) >/dev/null
+	@$(if $(NOTEBOOKS),$(BIN)/jupyter trust $(NOTEBOOKS) >/dev/null)
 	@exec $(BIN)/jupyter lab $$([ "$$(id -u)" = 0 ] && echo --allow-root) --LabApp.app_settings_dir=$(JUPYTER) \
 	  --LabApp.workspaces_dir=$(JUPYTER)/workspaces --LabApp.default_url=/lab/tree/lessons/$(lang)/00_start.ipynb \
 	  --ServerApp.root_dir=. --ServerApp.ip=127.0.0.1 --ServerApp.answer_yes=True --Application.log_level=WARN

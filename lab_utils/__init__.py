@@ -13,6 +13,7 @@ _HOMES = {
     "Report": "report", "compare": "report",
     "language": "i18n", "set_language": "i18n", "t": "i18n",
     "estimate": "estimate", "train": "train", "launch": "launch",
+    "table": "text",
     "check": "course", "predict": "course", "quiz": "course", "show": "course",
 }  # fmt: skip
 __all__ = sorted(_HOMES)

@@ -18,6 +18,7 @@ from .commands import writable
 from .commands.flags import one_sentence, whole_from_1
 from .config import TrainConfig
 from .i18n import t
+from .text import table
 
 if TYPE_CHECKING:
     from .parallel.mesh import Mesh
@@ -105,14 +106,15 @@ class _Contender:
         return seconds.item()
 
 
-def table(rows: list[Ratio]) -> str:
-    """The rows as text."""
-    lines = [f"{'':36}{t('median ratio', '比值中位数'):>14}{t('quartiles', '四分位'):>18}{t('ms per step', '每步毫秒'):>20}"]
+def as_text(rows: list[Ratio]) -> str:
+    """The rows as a table."""
+    head = ("", t("median ratio", "比值中位数"), t("quartiles", "四分位"), t("ms per step, first", "每步毫秒（前者）"), t("second", "（后者）"))
+    lines = []
     for row in rows:
         low, high = row.spread
         name = f"{row.first} ÷ {row.second}" + (t("  (noise)", "（噪声）") if row.first == row.second else "")
-        lines.append(f"{name:36}{row.median:>14.3f}{f'{low:.3f} – {high:.3f}':>18}{f'{1e3 * row.first_seconds:.1f} | {1e3 * row.second_seconds:.1f}':>20}")
-    return "\n".join(lines)
+        lines.append((name, f"{row.median:.3f}", f"{low:.3f} – {high:.3f}", f"{1e3 * row.first_seconds:.1f}", f"{1e3 * row.second_seconds:.1f}"))
+    return table([head, *lines])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -136,7 +138,7 @@ def run(args: argparse.Namespace) -> int:
     print(t(f"throughput ratios on {args.dp} ranks × {args.threads} thread(s), {args.preset}, {args.batch_per_rank} sequences a rank; {args.pairs} interleaved pairs of {args.steps} steps",
             f"吞吐量之比：{args.dp} 个进程 × {args.threads} 线程，{args.preset}，每进程 {args.batch_per_rank} 条序列；交替 {args.pairs} 对，每块 {args.steps} 步"))
     rows = bench(config, max(7, args.pairs), args.steps, args.threads)
-    print(table(rows))
+    print(as_text(rows))
     if args.json:
         args.json.write_text(json.dumps([asdict(row) | {"median": row.median, "spread": row.spread} for row in rows], indent=1), encoding="utf-8")
     return 0

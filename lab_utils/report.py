@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from .i18n import t
+from .text import table
 
 SCHEMA = 1
 MEMORY_TERMS = ("parameters", "gradients", "optimizer", "activations", "weight_copies", "gathered", "buckets", "temporary", "peak")
@@ -145,10 +146,9 @@ class Comparison:
     rows: tuple[Row, ...]
 
     def __str__(self) -> str:
-        head = (t("rank", "rank"), t("term", "项目"), t("estimated", "估算"), t("measured", "实测"), t("error", "误差"))
-        body = [head] + [(str(r.rank), r.label, _number(r.estimated, r), _number(r.measured, r), _percent(r.error)) for r in self.rows]
-        widths = [max(_columns(line[i]) for line in body) for i in range(len(head))]
-        return "\n".join("  ".join(_pad(cell, w, i != 1) for i, (cell, w) in enumerate(zip(line, widths, strict=True))).rstrip() for line in body)
+        several = len({r.rank for r in self.rows}) > 1
+        head = (t("term", "项目"), t("estimated", "估算"), t("measured", "实测"), t("error", "误差"))
+        return table([head, *((f"rank {r.rank} · {r.label}" if several else r.label, _number(r.estimated, r), _number(r.measured, r), _percent(r.error)) for r in self.rows)])
 
     def only(self, *groups: str) -> Comparison:
         """The rows of these groups ("job", "memory", "traffic", "time") that have both sides."""
@@ -205,13 +205,3 @@ def _number(value: float | None, row: Row) -> str:
 
 def _percent(error: float | None) -> str:
     return "" if error is None else t("exact", "完全一致") if error == 0 else f"{error:+.1%}"
-
-
-def _columns(text: str) -> int:
-    """Columns that a terminal gives the text: a Han character takes two."""
-    return sum(2 if "⺀" <= c <= "￠" else 1 for c in text)
-
-
-def _pad(text: str, width: int, right: bool) -> str:
-    space = " " * (width - _columns(text))
-    return space + text if right else text + space

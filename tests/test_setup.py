@@ -111,7 +111,7 @@ def test_binder_stops_at_the_first_error_and_hands_over():
 def test_commands_and_files_of_the_readme_exist(readme):
     text = readme.read_text(encoding="utf-8")
     targets = set(re.findall(r"^([\w-]+):", (REPOSITORY / "Makefile").read_text(), re.M))
-    assert set(re.findall(r"`make ([\w-]+)", text)) <= targets
+    assert set(re.findall(r"(?:^|`)make ([\w-]+)", text, re.M)) <= targets
     assert set(re.findall(r"python -m lab_utils (\w+)", text)) <= set(COMMANDS)
     local = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"https?:|#", link)]
     assert [link for link in local if link and not (REPOSITORY / link).exists()] == []

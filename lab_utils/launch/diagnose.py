@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -120,7 +119,7 @@ def _own_end(ranks: list[RankState]) -> Verdict | None:
     return None
 
 
-def _waits(ranks: list[RankState], now: float, least: float) -> Iterable[tuple[int, Channel, int]]:
+def _waits(ranks: list[RankState], now: float, least: float) -> list[tuple[int, Channel, int]]:
     """Who has been held up for at least so long, in which call; the longest first."""
     found = [(s.waiting[2], r, *s.waiting[:2]) for r, s in enumerate(ranks) if s.end is None and s.waiting and now - s.waiting[2] >= least]
     return [wait[1:] for wait in sorted(found, key=lambda wait: wait[:2])]
@@ -150,7 +149,8 @@ def _stuck(history: History, ranks: list[RankState], timeout: float, now: float)
             if nexts in path:
                 circle = path[path.index(nexts):]
                 if settled.issuperset(circle):
-                    return Verdict("hung", tuple(sorted(circle)), calls={r: history.calls(*held[r]).get(r, Call("?")) for r in sorted(circle)})
+                    calls = {r: history.calls(*held[r])[r] for r in sorted(circle) if r in history.calls(*held[r])}
+                    return Verdict("hung", tuple(sorted(circle)), calls=calls)
                 break
             path.append(nexts)
         else:
@@ -161,7 +161,7 @@ def _stuck(history: History, ranks: list[RankState], timeout: float, now: float)
 
 
 def _waiting_in(ranks: list[RankState], channel: Channel, number: int) -> tuple[int, ...]:
-    return tuple(r for r, s in enumerate(ranks) if s.waiting and s.waiting[:2] == (channel, number))
+    return tuple(r for r, s in enumerate(ranks) if s.end is None and s.waiting and s.waiting[:2] == (channel, number))
 
 
 def _alone(ranks: list[RankState], timeout: float, now: float) -> Verdict | None:

@@ -82,19 +82,26 @@ def _chain(outcome: TracebackException) -> list[TracebackException]:
     return found
 
 
-def _names(ranks: Iterable[int]) -> str:
-    ranks = list(ranks)
-    numbers = ", ".join(map(str, ranks[:-1])) + t(" and ", " 和 ") + str(ranks[-1]) if len(ranks) > 1 else str(ranks[0])
-    return t(f"rank{'s' * (len(ranks) > 1)} {numbers}", f"rank {numbers}")
+def _numbers(ranks: Iterable[int], last: str | None = None) -> str:
+    first, comma = [str(r) for r in ranks], t(", ", "、")
+    return comma.join(first[:-1]) + last + first[-1] if last and len(first) > 1 else comma.join(first)
+
+
+def _names(ranks: tuple[int, ...]) -> str:
+    return t("ranks " if len(ranks) > 1 else "rank ", "rank ") + _numbers(ranks, t(" and ", " 和 "))
 
 
 def _place(verdict: Verdict) -> str:
+    n = verdict.number
     if verdict.channel.p2p:
         source, destination = verdict.channel.ranks
-        return t(f"message no. {verdict.number} from rank {source} to rank {destination}",
-                 f"rank {source} 发给 rank {destination} 的第 {verdict.number} 条消息")
-    members = ", ".join(map(str, verdict.channel.ranks))
-    return t(f"call no. {verdict.number} in the process group of ranks {members}", f"rank {members} 所在进程组的第 {verdict.number} 次调用")
+        return t(f"message no. {n} from rank {source} to rank {destination}", f"rank {source} 发给 rank {destination} 的第 {n} 条消息")
+    members = _numbers(verdict.channel.ranks)
+    return t(f"call no. {n} in the process group of ranks {members}", f"由 rank {members} 组成的进程组的第 {n} 次调用")
+
+
+def _call(verdict: Verdict) -> str:
+    return str(next(iter(verdict.calls.values()), t("a call", "一次调用")))
 
 
 def _raised(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str, str]:
@@ -126,26 +133,25 @@ def _ended(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[st
 def _hung(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str, str]:
     who = _names(verdict.ranks)
     if len(verdict.ranks) > 1:
-        calls = "; ".join(f"rank {r}: {c}" for r, c in verdict.calls.items())
+        calls = t("; ", "；").join(t(f"rank {r}: {c}", f"rank {r}：{c}") for r, c in verdict.calls.items())
         return (t(f"{who} wait for each other in different calls ({calls}).", f"{who} 在不同的调用中互相等待（{calls}）。"),
                 t("Let all ranks make their calls in the same order; for messages, post the receives first (irecv) or let even and odd ranks take turns.",
                   "请让所有进程按相同顺序发起调用；点对点通信可先发起 irecv，或让奇偶 rank 交替收发。"))
     if verdict.channel:
-        call = next(iter(verdict.calls.values()))
+        call = _call(verdict)
         headline = t(f"{who} hung: it did not come to {call} within {timeout:g} s, while {_names(verdict.peers)} waited there ({_place(verdict)}).",
                      f"{who} 卡死：{_names(verdict.peers)} 在 {call} 中等了 {timeout:g} 秒，它始终没有到达（{_place(verdict)}）。")
     elif verdict.peers:
         headline = t(f"{who} hung: it kept {_names(verdict.peers)} waiting until the connection timed out.",
                      f"{who} 卡死：{_names(verdict.peers)} 一直等到连接超时，它始终没有到达。")
     else:
-        headline = t(f"{who} was still running {timeout:g} s after all others had returned.", f"其余进程都已返回 {timeout:g} 秒，{who} 仍在运行。")
+        headline = t(f"{who} was still running {timeout:g} s after all others had returned.", f"其余进程全部返回 {timeout:g} 秒后，{who} 仍在运行。")
     return headline, t("Below is where it stood: if it waits for its peers there, they left too early; if it was only slow, give launch a longer timeout=.",
                        "下面是它停留的位置：如果它在那里等待其他进程，说明它们过早返回；如果只是运行慢，请给 launch 更长的 timeout=。")
 
 
 def _left(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str, str]:
-    who = _names(verdict.ranks)
-    call = next(iter(verdict.calls.values()))
+    who, call = _names(verdict.ranks), _call(verdict)
     return (t(f"{who} returned while {_names(verdict.peers)} waited in {call}, which {who} never called ({_place(verdict)}).",
               f"{who} 已经返回，而 {_names(verdict.peers)} 还在 {call} 中等它；{who} 从未发起这次调用（{_place(verdict)}）。"),
             t("Every rank of a group must make the same number of calls: look for loops of unequal length and for collectives inside `if rank == …`.",

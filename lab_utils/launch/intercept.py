@@ -21,7 +21,7 @@ from .record import ANYONE, Call, Channel, Place, Recorder
 
 class _Method(NamedTuple):
     op: str                       # as torch.distributed spells it
-    same: int | None = None       # the argument whose shape all ranks must agree on
+    same: int | None = None       # the argument whose shapes all ranks must agree on: a list may hold different ones
     options: tuple[str, ...] = () # of "reduceOp", "rootRank": what else they must agree on
 
 
@@ -31,13 +31,13 @@ _METHODS = {
     "allreduce_coalesced": _Method("all_reduce", 0, _SUM),
     "broadcast": _Method("broadcast", 0, ("rootRank",)),
     "reduce": _Method("reduce", 0, ("reduceOp", "rootRank")),
-    "allgather": _Method("all_gather", 1),
+    "allgather": _Method("all_gather", 0),
     "allgather_coalesced": _Method("all_gather", 1),
     "_allgather_base": _Method("all_gather_into_tensor", 1),
     "all_gather_single": _Method("all_gather_into_tensor", 1),
     "allgather_into_tensor_coalesced": _Method("all_gather_into_tensor", 1),
     "all_gather_single_coalesced": _Method("all_gather_into_tensor", 1),
-    "reduce_scatter": _Method("reduce_scatter", 0, _SUM),
+    "reduce_scatter": _Method("reduce_scatter", 1, _SUM),
     "_reduce_scatter_base": _Method("reduce_scatter_tensor", 0, _SUM),
     "reduce_scatter_single": _Method("reduce_scatter_tensor", 0, _SUM),
     "reduce_scatter_tensor_coalesced": _Method("reduce_scatter_tensor", 0, _SUM),
@@ -161,11 +161,11 @@ class _Scribe:
 
 
 def _shape_and_dtype(same: Any) -> tuple | None:
-    """A key that costs little: of a tensor, or of a list of tensors; None for anything else."""
+    """A key that costs little: of a tensor, of a list of tensors, or of a list in a list; None for anything else."""
+    if isinstance(same, list) and len(same) == 1:
+        same = same[0]
     if isinstance(same, torch.Tensor):
         return same.shape, same.dtype
-    if isinstance(same, list) and len(same) == 1:
-        return same[0].shape, same[0].dtype
     return (tuple(x.shape for x in same), same[0].dtype) if isinstance(same, list) and same else None
 
 

@@ -71,7 +71,7 @@ def main(job: Job, rank: int, control: Connection, output: Connection) -> None:
     try:
         how, detail = "returned", _run(job, rank)
     except SystemExit as stop:
-        how, detail = "exited", stop.code
+        how, detail = "exited", stop.code or 0
     except BaseException as error:
         how, detail = "raised", _outcome(error)
     for stream in (sys.stdout, sys.stderr):

@@ -34,8 +34,8 @@ COLOURS: dict[str, tuple[str, str]] = {
     "on-blue3": ("#0d1620", "#0d1620"),
     "on-blue4": ("#ffffff", "#0d1620"),
     "on-blue5": ("#ffffff", "#0d1620"),
-    "sand": ("#e9bd6b", "#b98d3c"),
-    "on-sand": ("#1b2733", "#0d1620"),
+    "sand": ("#e9bd6b", "#8c6a2a"),
+    "on-sand": ("#1b2733", "#ffffff"),
     "fire": ("#b23c0e", "#ff9566"),
     "on-fire": ("#ffffff", "#0d1620"),
 }

@@ -8,12 +8,12 @@ _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
-def digits(value: float) -> str:
-    """Three significant digits without an exponent: 0.0123, 1.23, 12.3, 123, 1,235."""
+def digits(value: float, significant: int = 3) -> str:
+    """So many significant digits without an exponent: 0.0123, 1.23, 12.3, 123, 1,235."""
     if value == 0:
         return "0"
-    places = max(0, 2 - math.floor(math.log10(abs(float(f"{value:.2e}")))))
-    return f"{value:,.{places}f}"
+    rounded = float(f"{value:.{significant - 1}e}")         # 9.996 is 10.0, not 10.00
+    return f"{value:,.{max(0, significant - 1 - math.floor(math.log10(abs(rounded))))}f}"
 
 
 def seconds(value: float) -> str:
@@ -30,7 +30,7 @@ def percent(value: float) -> str:
     """A share of 1: 97 %, 0.34 %, and 100 % only for what is really 1."""
     shown = 100 * value
     if shown < 1:
-        return f"{digits(shown)} %"
+        return f"{digits(shown, 2)} %"
     return f"{shown:.0f} %" if shown < 99 or value == 1 else f"{math.floor(10 * shown) / 10:.1f} %"
 
 

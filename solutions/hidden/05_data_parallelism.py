@@ -60,5 +60,5 @@ def bucket_cases(draw: Random) -> list[buckets.Case]:
         dtype, size = draw.choice([("float32", 4), ("float64", 8)])
         for kind in ({}, {"tied": True}, {"unused": draw.choice(["everywhere", "one rank"]), "criterion": "unused"}):
             widths = tuple(draw.randint(5, 10) for _ in range(draw.randint(7, 10)))
-            cases.append(buckets.Case(n, widths, draw.randint(60, 120) * size, dtype=dtype, seed=draw.randint(1, 10**6), **kind))
+            cases.append(buckets.Case(n, widths, draw.randint(100, 160) * size, dtype=dtype, seed=draw.randint(1, 10**6), **kind))
     return cases

@@ -9,6 +9,8 @@ import time
 
 import torch
 
+from lab_utils.parallel.data_parallel import BucketedSync       # what the lesson shows: no answer to the lab
+
 
 # ---------------------------------------------------------------- exercise 1
 def chunk_bounds(numel, n):
@@ -297,15 +299,19 @@ class Right:
         parameters = [p for p in model.parameters() if p.requires_grad]
         self.buckets, size = [[]], 0
         for p in parameters if self.forward_order else reversed(parameters):
-            if size >= bucket_bytes:
+            nbytes = p.numel() * p.element_size()
+            if self.buckets[-1] and self.full(size, nbytes, bucket_bytes):
                 self.buckets.append([])
                 size = 0
             self.buckets[-1].append(p)
-            size += p.numel() * p.element_size()
+            size += nbytes
         for number, bucket in enumerate(self.buckets):
             for p in bucket:
                 p.register_post_accumulate_grad_hook(lambda p, number=number: self.arrived(number))
         self.begin()
+
+    def full(self, size, nbytes, bucket_bytes):
+        return size + nbytes > bucket_bytes
 
     def begin(self):
         self.missing = [len(bucket) for bucket in self.buckets]
@@ -342,7 +348,7 @@ class RightDividesBefore(Right):
 
 
 def right_with_flat_views(model, axis, bucket_bytes):
-    """A function; flat buffers that the gradients are views of; a bucket closes before it would grow too large."""
+    """A function; flat buffers with a view for each gradient; divides before."""
     parameters = list(model.parameters())[::-1]
     groups, size = [], 0
     for p in parameters:
@@ -410,9 +416,8 @@ class NeverFlushed(Right):
 
     def __init__(self, model, axis, bucket_bytes):
         super().__init__(model, axis, bucket_bytes)
-        if sum(p.numel() * p.element_size() for p in self.buckets[-1]) < bucket_bytes:
-            self.buckets.pop()
-            self.begin()
+        self.buckets.pop()
+        self.begin()
 
     def arrived(self, number):
         if number < len(self.buckets):
@@ -491,6 +496,13 @@ class DividesByTwo(Right):
 class OneForAllAtTheEnd(Right):
     def __init__(self, model, axis, bucket_bytes):
         super().__init__(model, axis, 2**40)
+
+
+class ClosesAfterTheLimit(Right):
+    """The layout of the lesson's engine."""
+
+    def full(self, size, nbytes, bucket_bytes):
+        return size >= bucket_bytes
 
 
 class SendsAllInFinish(Right):
@@ -577,6 +589,7 @@ WRONG = {
         (BlocksInTheHook, "overlap.waited-early"), (WaitsForTheOneBefore, "overlap.waited-early"), (ForwardOrder, "buckets.order"),
         (NeverFlushed, "buckets.unflushed"), (OnlyWhatIsComplete, "unused"), (WaitsForTheUnused, "unused"), (BucketsByArrival, "unused"),
         (NoDivision, "gradient.scale"), (DividesTwice, "gradient.scale"), (DividesByTwo, "gradient.scale"), (OneForAllAtTheEnd, "buckets.size"),
+        (ClosesAfterTheLimit, "buckets.size"), (BucketedSync, "gradient.scale"),
         (SendsAllInFinish, "overlap.left-late"), (Naive, "buckets.count"), (NaiveAfterBackward, "buckets.count"), (NeverWaits, "overlap.never-waited"),
         (NeverResets, "second-step"), (SendsNothing, "buckets.none"), (AroundTheAxis, "buckets.only-axis"), (PacksInAnotherOrder, "gradient.value"),
     ],

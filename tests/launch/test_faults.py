@@ -125,6 +125,27 @@ def test_running_on_alone():
     assert seconds < TIMEOUT_S + 1.5
 
 
+def test_unequal_but_right():
+    def every_rank_differs():
+        rank = dist.get_rank()
+        dist.reduce_scatter(torch.zeros(2 + rank), [torch.ones(2), torch.ones(3)])
+        splits = [1, 2] if rank == 0 else [2, 2]
+        dist.all_to_all_single(torch.zeros(3 + rank), torch.ones(3 + rank), splits, splits)
+        dist.all_gather_object([None, None], "x" * 1000 ** rank)
+        dist.gather(torch.ones(2), [torch.zeros(2), torch.zeros(2)] if rank == 0 else None, dst=0)
+        dist.scatter(torch.zeros(2), [torch.zeros(2), torch.zeros(2)] if rank == 1 else None, src=1)
+        dist.new_group([rank], use_local_synchronization=True)
+        if rank == 0:
+            dist.send(torch.ones(2, 3), 1)
+            dist.send(torch.ones(5), 1)
+        else:
+            dist.recv(torch.ones(6), 0)
+            dist.recv(torch.ones(5))                                   # from whoever comes
+        return True
+
+    assert launch(every_rank_differs, 2, timeout=TIMEOUT_S, quiet=True) == [True, True]
+
+
 def test_async_calls_count_as_called():
     def overlapped():
         early, late = dist.get_rank() == 0, dist.get_rank() == 1

@@ -65,12 +65,12 @@ HINTS: dict[str, Ladder] = {
          "在钩子里，等桶内梯度到齐（或攒够 bucket_bytes）再发，而不是每个梯度发一次。"),
     ),
     "buckets.size": (
-        ("One all-reduce carries (almost) everything.",
-         "一次 all-reduce 几乎发送了全部梯度。"),
-        ("It can leave only after the last gradient exists: then nothing is left to hide it under.",
-         "它要等最后一个梯度出现才能发出，那时已经没有计算可以掩盖它了。"),
-        ("Close a bucket as soon as it holds bucket_bytes; element_size() × numel() gives a gradient's bytes.",
-         "桶里攒到 bucket_bytes 就封桶；一个梯度的字节数是 element_size() × numel()。"),
+        ("A bucket is larger than was asked for; in the worst case one all-reduce carries everything.",
+         "有的桶超过了规定的大小；最极端的情形是一次 all-reduce 发送全部梯度。"),
+        ("A large bucket can leave only when its last gradient exists, and the later that is, the less is left to hide it under.",
+         "桶越大，里面最后一个梯度出现得越晚，能用来掩盖通信的计算就越少。"),
+        ("Before you put a gradient in, ask whether it still fits: element_size() × numel() is its size in bytes. If not, open a new bucket.",
+         "放入一个梯度之前，先看还装不装得下：它的字节数是 element_size() × numel()。装不下就另开一个新桶。"),
     ),
     "buckets.order": (
         ("Bucket 0 cannot leave before the backward pass ends.",

@@ -23,8 +23,9 @@ VISIBLE = (
 
 def examine(answer: Any, cases: Sequence[Case]) -> Failure | Measured:
     """The first case and step that fails, or what was sent, and when, in each."""
-    rows = [("N", t("parameters", "参数个数"), t("bucket size", "桶大小"), t("all-reduces", "all-reduce 次数"), t("bytes in a step", "每步数据量"),
-             t("4 × parameters", "4 × 参数个数"), t("left before the last gradient", "最后一个梯度出现前已发出"), t("waited for before it", "在那之前等待过"))]
+    rows = [("N", t("parameters", "参数个数"), t("bucket size", "桶大小"), t("all-reduces", "all-reduce 次数"),
+             t("bytes in a step", "每步数据量"), t("bytes of its gradients", "梯度总字节数"),
+             t("left before the last gradient", "最后一个梯度出现前已发出"), t("waited for before it", "在那之前等待过"))]
     trace = ""
     for ranks in dict.fromkeys(case.ranks for case in cases):
         mine = [case for case in cases if case.ranks == ranks]
@@ -101,9 +102,11 @@ def _sizes(case: Case, facts: list[Facts], where: str) -> Failure | None:
         return Failure("buckets.count", t(f"buckets of about {limit} bytes: at most {most} all-reduces for {f.payload} bytes.",
                                           f"每桶约 {limit} 字节：{f.payload} 字节最多 {most} 次 all-reduce。"),
                        t(f"{len(f.calls)} all-reduces for {f.gradients} gradients.", f"{f.gradients} 个梯度用了 {len(f.calls)} 次 all-reduce。"), where)
-    if largest >= limit + f.largest_parameter:
-        return Failure("buckets.size", t(f"a bucket leaves as soon as it holds {limit} bytes.", f"桶里攒到 {limit} 字节就发出。"),
-                       t(f"one all-reduce carried {largest} of {f.payload} bytes.", f"全部 {f.payload} 字节中，一次 all-reduce 就发送了 {largest} 字节。"), where)
+    if largest > max(limit, f.largest_parameter):
+        return Failure("buckets.size", t(f"no bucket holds more than {limit} bytes, unless a single gradient does.",
+                                         f"每个桶最多装 {limit} 字节，除非单个梯度就超过了它。"),
+                       t(f"one all-reduce carried {largest} of {f.payload} bytes.",
+                         f"全部 {f.payload} 字节中，一次 all-reduce 就发送了 {largest} 字节。"), where)
     return None
 
 
@@ -120,11 +123,12 @@ def _times(case: Case, facts: list[Facts], where: str) -> Failure | None:
 
 
 def _overlap(case: Case, f: Facts, where: str) -> Failure | None:
-    """Half of the buckets leave before the last gradient exists (a branch that stays out holds up those behind it), none is waited for."""
+    """Half of the buckets leave before the last gradient exists, and none is waited for; a branch that stays out holds up those behind it."""
     early, enough = sum(c.issued < f.last_gradient for c in f.calls), 1 if case.unused else len(f.calls) // 2
     came = t(f"on rank {f.rank}: {f.trace()}", f"rank {f.rank} 上：{f.trace()}")
     if early < enough and f.first_call_holds_last_gradient:
-        return Failure("buckets.order", t("bucket 0 holds the gradients that appear first: those of the last layer.", "第 0 桶装最先出现的梯度，即最后一层的梯度。"),
+        return Failure("buckets.order", t("bucket 0 holds the gradients that appear first: those of the last layer.",
+                                          "第 0 桶装最先出现的梯度，即最后一层的梯度。"),
                        t(f"bucket 0 holds the gradient that appears last, so everything waits for it; {came}",
                          f"第 0 桶里有最后才出现的梯度，于是全都在等它；{came}"), where)
     if early < enough:

@@ -112,7 +112,7 @@ class RingAxis(Axis):
 
 def examine(answer: Answer, cases: Sequence[Case]) -> Failure | Measured:
     """The first case that fails, or what was sent in each. Cases run in the order of their numbers of ranks in `cases`."""
-    rows = [("N", t("elements", "元素数"), t("operation", "运算"), t("messages per rank", "每个 rank 的消息数"), "2(N−1)",
+    rows = [("N", t("elements", "元素数"), t("operation", "运算"), t("messages with content", "非空消息数"), "2(N−1)",
              t("bytes sent by a rank", "每个 rank 发送的字节数"), t("2(N−1)/N × payload", "2(N−1)/N × 数据量"))]
     for ranks in dict.fromkeys(case.ranks for case in cases):
         mine = [case for case in cases if case.ranks == ranks]
