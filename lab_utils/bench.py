@@ -53,7 +53,8 @@ def bench(config: TrainConfig, pairs: int = 15, steps: int = 4, threads: int = 1
     """Time every row of PAIRS on `config` with its dp ranks; `steps` optimizer steps make a block (seconds are per step)."""
     from .launch import launch
 
-    return [launch(_pair_on_rank, config.parallel.world_size, config, first, second, pairs, steps, timeout=600.0, threads=threads)[0] for first, second in PAIRS]
+    ranks, options = config.parallel.world_size, dict(timeout=600.0, threads=threads)
+    return [launch(_pair_on_rank, ranks, config, first, second, pairs, steps, **options)[0] for first, second in PAIRS]
 
 
 def _pair_on_rank(config: TrainConfig, first: str, second: str, pairs: int, steps: int) -> Ratio:
@@ -135,8 +136,9 @@ def run(args: argparse.Namespace) -> int:
     writable(args.json)
     flags = {} if args.bucket_mib is None else {"bucket_mib": args.bucket_mib}
     config = TrainConfig.of(args.preset, dp=args.dp, global_batch=args.dp * args.batch_per_rank, **flags)
-    print(t(f"throughput ratios on {args.dp} ranks × {args.threads} thread(s), {args.preset}, {args.batch_per_rank} sequences a rank; {args.pairs} interleaved pairs of {args.steps} steps",
-            f"吞吐量之比：{args.dp} 个进程 × {args.threads} 线程，{args.preset}，每进程 {args.batch_per_rank} 条序列；交替 {args.pairs} 对，每块 {args.steps} 步"))
+    print(t(f"throughput ratios on {args.dp} ranks × {args.threads} thread(s), {args.preset}, {args.batch_per_rank} sequences a rank",
+            f"吞吐量之比：{args.dp} 个进程 × {args.threads} 线程，{args.preset}，每进程 {args.batch_per_rank} 条序列"))
+    print(t(f"{max(7, args.pairs)} interleaved pairs of blocks of {args.steps} steps", f"交替 {max(7, args.pairs)} 对，每块 {args.steps} 步"))
     rows = bench(config, max(7, args.pairs), args.steps, args.threads)
     print(as_text(rows))
     if args.json:

@@ -77,7 +77,8 @@ class ModelConfig:
     heads: int = _flag(4, "attention heads", "注意力头数")
     kv_heads: int | None = _flag(None, "key/value heads (grouped-query attention); default: heads", "键值头数（分组查询注意力），默认等于头数")
     head_dim: int | None = _flag(None, "size of one head; default: hidden / heads", "每个头的维度，默认 hidden / heads")
-    ffn: int | None = _flag(None, "width inside the MLP; default: 4 hidden, for SwiGLU 8/3 hidden rounded up to 8", "MLP 内部宽度，默认 4 hidden；SwiGLU 为 8/3 hidden，向上取 8 的倍数")
+    ffn: int | None = _flag(None, "width inside the MLP; default: 4 hidden, for SwiGLU 8/3 hidden rounded up to 8",
+                            "MLP 内部宽度，默认 4 hidden；SwiGLU 为 8/3 hidden，向上取 8 的倍数")
     vocab: int = _flag(256, "vocabulary size (the byte tokenizer needs 256)", "词表大小（字节分词器需要 256）")
     seq: int = _flag(64, "tokens in a sequence", "序列长度（词元数）")
     norm: Norm = _flag("layernorm", "normalisation", "归一化")
@@ -126,7 +127,8 @@ class ParallelConfig:
     sequence_parallel: bool = _flag(False, "shard the sequence between tensor-parallel regions", "在张量并行区域之间切分序列")
     schedule: Schedule = _flag("1f1b", "pipeline schedule", "流水线调度")
     virtual_stages: int = _flag(1, "model chunks per pipeline rank", "每个流水线进程持有的模型段数")
-    gradient_sync: GradientSync = _flag("bucketed", "one all-reduce per bucket, overlapped, or one per gradient", "梯度同步方式：分桶并重叠，或逐个梯度 all-reduce")
+    gradient_sync: GradientSync = _flag("bucketed", "one all-reduce per bucket, overlapped, or one per gradient",
+                                        "梯度同步方式：分桶并重叠，或逐个梯度 all-reduce")
     bucket_mib: float = _flag(1.0, "size of a gradient bucket in MiB", "梯度桶大小（MiB）")
 
     def __post_init__(self) -> None:
@@ -153,7 +155,8 @@ class TrainConfig:
     model: ModelConfig = field(default_factory=ModelConfig)
     parallel: ParallelConfig = field(default_factory=ParallelConfig)
     global_batch: int = _flag(24, "sequences per optimizer step, over all ranks", "每个优化器步的序列数（所有进程合计）")
-    micro_batch: int | None = _flag(None, "sequences per forward pass on one rank; default: global batch / dp", "每个进程一次前向的序列数，默认 global batch / dp")
+    micro_batch: int | None = _flag(None, "sequences per forward pass on one rank; default: global batch / dp",
+                                    "每个进程一次前向的序列数，默认 global batch / dp")
     precision: Precision = _flag("fp32", "number format", "数值精度")
     recompute: str = _flag("none", "none, selective, full, or layers like 0,2,5", "重计算：none、selective、full，或层号如 0,2,5")
     optimizer: OptimizerName = _flag("adamw", "optimizer", "优化器")
@@ -161,7 +164,8 @@ class TrainConfig:
     clip: float = _flag(0.0, "clip gradients to this global norm; 0 switches it off", "按全局范数裁剪梯度，0 表示关闭")
     steps: int = _flag(30, "optimizer steps", "优化器步数")
     seed: int = _flag(0, "seed of weights and data", "权重与数据的随机种子")
-    corpus: str | None = _flag(None, "a UTF-8 text file; default: the documentation and sources that Python carries", "UTF-8 文本文件，默认使用 Python 自带的文档与源码")
+    corpus: str | None = _flag(None, "a UTF-8 text file; default: the documentation and sources that Python carries",
+                               "UTF-8 文本文件，默认使用 Python 自带的文档与源码")
 
     def __post_init__(self) -> None:
         _check_choices(self)
@@ -179,7 +183,8 @@ class TrainConfig:
                f"--micro-batch {micro} does not divide a rank's share of {share} sequences; nearest that do: {_nearest(share, micro)}.",
                f"--micro-batch {micro} 不能整除每个进程分到的 {share} 条序列；最接近的可用值：{_nearest(share, micro)}。")
         _check(_is_number(self.lr) and self.lr > 0, f"--lr must be above 0, not {self.lr!r}.", f"--lr 必须大于 0，而不是 {self.lr!r}。")
-        _check(_is_number(self.clip) and self.clip >= 0, f"--clip must be 0 (off) or above, not {self.clip!r}.", f"--clip 必须不小于 0（0 为关闭），而不是 {self.clip!r}。")
+        _check(_is_number(self.clip) and self.clip >= 0, f"--clip must be 0 (off) or above, not {self.clip!r}.",
+               f"--clip 必须不小于 0（0 为关闭），而不是 {self.clip!r}。")
         self.recomputed_layers()
 
     def _usual(self) -> Iterator[tuple[str, int | float]]:

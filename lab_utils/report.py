@@ -148,7 +148,8 @@ class Comparison:
     def __str__(self) -> str:
         several = len({r.rank for r in self.rows}) > 1
         head = (t("term", "项目"), t("estimated", "估算"), t("measured", "实测"), t("error", "误差"))
-        return table([head, *((f"rank {r.rank} · {r.label}" if several else r.label, _number(r.estimated, r), _number(r.measured, r), _percent(r.error)) for r in self.rows)])
+        names = [f"rank {r.rank} · {r.label}" if several else r.label for r in self.rows]
+        return table([head, *((name, _number(r.estimated, r), _number(r.measured, r), _percent(r.error)) for name, r in zip(names, self.rows, strict=True))])
 
     def only(self, *groups: str) -> Comparison:
         """The rows of these groups ("job", "memory", "traffic", "time") that have both sides."""

@@ -15,7 +15,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from ..estimate.hardware import HARDWARE
 
     add_config_flags(parser)
-    parser.add_argument("--gpu", default=None, metavar="NAME", help=t(f"{', '.join(HARDWARE)}; default: this machine's CPU, bytes only", f"{'、'.join(HARDWARE)}；默认为本机 CPU，只估算字节"))
+    parser.add_argument("--gpu", default=None, metavar="NAME", help=t(f"{', '.join(HARDWARE)}; default: this machine's CPU, bytes only",
+                                                                      f"{'、'.join(HARDWARE)}；默认为本机 CPU，只估算字节"))
     parser.add_argument("--gpus-per-node", type=whole_from_1, default=8, help=t("GPUs in one machine", "每台机器的 GPU 数"))
     parser.add_argument("--json", type=Path, default=None, help=t("write the report to this file", "把报告写入此文件"))
 

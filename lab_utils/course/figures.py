@@ -28,7 +28,8 @@ def trace_figure(traces: Mapping[str, Sequence[tuple[float, str, str]]]) -> go.F
         figure.add_trace(go.Scatter(
             x=list(moments["gradient"].values()), y=[t("gradients", "梯度")] * len(moments["gradient"]), mode="markers", text=list(moments["gradient"]),
             marker=dict(symbol="line-ns-open", size=14, color=INK), name=t("a gradient exists", "一个梯度产生"), showlegend=row == 1), row=row, col=1)
-        for begin, end, colour, name in (("issue", "wait", LIGHT, t("under way, not waited for", "在途，未等待")), ("wait", "done", DARK, t("waited for", "等待中"))):
+        for begin, end, colour, name in (("issue", "wait", LIGHT, t("under way, not waited for", "在途，未等待")), ("wait", "done", DARK, t("waited for",
+                                                                                                                                      "等待中"))):
             figure.add_trace(go.Bar(
                 x=[moments[end][s] - moments[begin][s] for s in sent], base=[moments[begin][s] for s in sent], y=[t("messages", "消息")] * len(sent),
                 orientation="h", marker=dict(color=colour, line=dict(color="white", width=1)), text=sent if len(sent) < 8 else None, textposition="none",
@@ -47,4 +48,5 @@ def curves_figure(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
     for i, (name, (x, y)) in enumerate(curves.items()):
         figure.add_scatter(x=list(x), y=list(y), name=name, mode="lines+markers", line=dict(color=colours[i % 4], dash=dashes[i % 4]))
     figure.update_xaxes(title_text=x_title, type="log" if log_x else "linear").update_yaxes(title_text=y_title)
-    return figure.update_layout(template="simple_white", font_family=FONT, height=360, legend=dict(orientation="h", y=1.15), margin=dict(l=70, r=20, t=30, b=60))
+    legend, margin = dict(orientation="h", y=1.15), dict(l=70, r=20, t=30, b=60)
+    return figure.update_layout(template="simple_white", font_family=FONT, height=360, legend=legend, margin=margin)

@@ -55,7 +55,8 @@ def _file_text(path: Path) -> str:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise refuse(f"byte {error.start} is not UTF-8; convert it, e.g. with iconv -t UTF-8.", f"第 {error.start} 个字节不是 UTF-8，请先转码，例如 iconv -t UTF-8。") from None
+        raise refuse(f"byte {error.start} is not UTF-8; convert it, e.g. with iconv -t UTF-8.",
+                     f"第 {error.start} 个字节不是 UTF-8，请先转码，例如 iconv -t UTF-8。") from None
     if not text.strip():
         raise refuse("the file is empty; give a file with text in it.", "文件是空的，请指定一个有内容的文件。")
     return text

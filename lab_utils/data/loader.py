@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -78,10 +79,9 @@ class Loader:
     def _prepare(self, ready: queue.Queue[StepBatch | BaseException], left: threading.Event) -> None:
         def put(item: StepBatch | BaseException) -> None:
             while not left.is_set():
-                try:
-                    return ready.put(item, timeout=0.05)
-                except queue.Full:
-                    continue
+                with suppress(queue.Full):
+                    ready.put(item, timeout=0.05)
+                    return
 
         try:
             for step in range(self.next_step, self.config.steps):

@@ -39,5 +39,6 @@ class Windows:
 def open_windows(config: TrainConfig) -> Windows:
     """The windows of the configured text. Raises ConfigError for a text, or a vocabulary, that cannot be trained on."""
     if config.model.vocab < ByteTokenizer.vocab:
-        raise ConfigError(t(f"--vocab {config.model.vocab} is too small: the byte tokenizer needs 256.", f"--vocab {config.model.vocab} 太小：字节分词器需要 256。"))
+        raise ConfigError(t(f"--vocab {config.model.vocab} is too small: the byte tokenizer needs 256.",
+                            f"--vocab {config.model.vocab} 太小：字节分词器需要 256。"))
     return Windows(ByteTokenizer().encode(load_corpus(config.corpus)), config.model.seq, config.seed)

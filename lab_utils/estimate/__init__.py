@@ -38,14 +38,16 @@ def estimate(config: TrainConfig, cluster: Cluster | None = None) -> Report:
         kind="estimated", device=cluster.name, config=config.to_dict(), parameters=parameter_count(config.model), ranks=ranks, flops=flops,
         tokens_per_second=tokens / time["step"] if time else None,
         mfu=flops["model"] / (time["step"] * cluster.flops_per_second * config.parallel.dp) if time else None,
-        notes=(t("MFU is taken against the cluster's achievable FLOP/s, not the data sheet's.", "MFU 以集群可达到的算力为分母，而不是标称峰值。"),) if time else (),
+        notes=(t("MFU is taken against the cluster's achievable FLOP/s, not the data sheet's.",
+                 "MFU 以集群可达到的算力为分母，而不是标称峰值。"),) if time else (),
     )  # fmt: skip
 
 
 def _refuse_what_is_not_estimated(config: TrainConfig) -> None:
     p = config.parallel
     wanted = [f"--tp {p.tp}"] * (p.tp > 1) + [f"--pp {p.pp}"] * (p.pp > 1) + [f"--zero {p.zero}"] * (p.zero > 0)
-    wanted += [f"--recompute {config.recompute}"] * (config.recompute != "none") + [f"--optimizer {config.optimizer}"] * (config.optimizer not in OPTIMIZER_BYTES)
+    wanted += [f"--recompute {config.recompute}"] * (config.recompute != "none")
+    wanted += [f"--optimizer {config.optimizer}"] * (config.optimizer not in OPTIMIZER_BYTES)
     wanted += [f"--precision {config.precision}"] * (config.precision not in ("fp32", "bf16"))
     if wanted:
         raise ConfigError(t(f"not estimated yet: {', '.join(wanted)}. Data parallelism (--dp) with fp32 or bf16 and sgd or adamw is.",

@@ -39,7 +39,8 @@ HARDWARE: dict[str, Cluster] = {
 def cluster(name: str, gpus_per_node: int = 8) -> Cluster:
     """A named GPU, `gpus_per_node` to a node. Raises ConfigError with the known names."""
     if name not in HARDWARE:
-        raise ConfigError(t(f"there is no GPU {name!r} in the table; known: {', '.join(HARDWARE)}.", f"表中没有名为 {name!r} 的 GPU，可选：{'、'.join(HARDWARE)}。"))
+        raise ConfigError(t(f"there is no GPU {name!r} in the table; known: {', '.join(HARDWARE)}.",
+                            f"表中没有名为 {name!r} 的 GPU，可选：{'、'.join(HARDWARE)}。"))
     return HARDWARE[name].replace(ranks_per_node=gpus_per_node)
 
 

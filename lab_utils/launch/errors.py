@@ -14,8 +14,8 @@ from ..i18n import t
 from .diagnose import Cause, RankState, Verdict
 from .record import Call
 
-_LOST = re.compile(r"gloo/transport|Connection (closed|reset)|Broken pipe|Socket|ncclRemoteError|ncclSystemError|failed to recv", re.I)
-_TIMED_OUT = re.compile(r"Timed out waiting|wait timeout|timeout after|Watchdog caught collective operation timeout", re.I)
+_LOST = re.compile(r"gloo/transport|Connection (closed|reset) by peer|ncclRemoteError|ncclSystemError")
+_TIMED_OUT = re.compile(r"Timed out waiting \d+ms|wait timeout after \d+ms|Watchdog caught collective operation timeout")
 _HERE = str(Path(__file__).parent)
 
 

@@ -103,7 +103,7 @@ def _run(job: Job, rank: int) -> bytes:
     torch.set_num_threads(job.threads)
     install(Recorder(job.where / f"rank{rank}"))
     # gloo's own timeout is the backstop for what the record cannot see; ours, which can name the culprit, comes first.
-    join(init_method=f"file://{job.where}/rendezvous", timeout=job.timeout + 5)
+    join(init_method=f"file://{job.where}/rendezvous", timeout=job.timeout + 3)
     fn, args = cloudpickle.loads((job.where / "call").read_bytes())
     result = fn(*args)
     try:

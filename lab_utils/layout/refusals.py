@@ -18,5 +18,6 @@ def refuse_what_cannot_run(config: TrainConfig, engine: str = "ours") -> None:
     wanted += [f"--precision {config.precision}"] * (config.precision != "fp32") + [f"--recompute {config.recompute}"] * (config.recompute != "none")
     wanted += [f"--optimizer {config.optimizer}"] * (config.optimizer not in ("sgd", "adamw"))
     if wanted:
-        raise ConfigError(t(f"the engine does not run {', '.join(wanted)} yet; what runs: --dp with any number of ranks, --precision fp32, --optimizer sgd or adamw.",
-                            f"引擎暂不支持 {'、'.join(wanted)}；目前可以运行：任意进程数的 --dp、--precision fp32、--optimizer sgd 或 adamw。"))
+        listed, known = t(", ", "、").join(wanted), "--dp, --precision fp32, --optimizer sgd | adamw"
+        raise ConfigError(t(f"the engine does not run {listed} yet; what runs, with any number of ranks: {known}.",
+                            f"引擎暂不支持 {listed}；目前可以运行（进程数任意）：{known}。"))

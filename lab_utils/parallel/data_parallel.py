@@ -104,8 +104,12 @@ class BucketedSync(GradientSync):
 
     def _gradient_exists(self, name: str, parameter: Tensor) -> None:
         if name not in self.missing[self.bucket_of[name]]:
-            raise RuntimeError(t(f"the gradient of {name} appeared twice in one step, after its bucket may have left: put every backward pass but the last inside no_sync(), and call zero_grad() before each step.",
-                                 f"{name} 的梯度在同一步里出现了两次，而它所在的桶可能已经发出：除最后一次外，每次反向传播都应放在 no_sync() 里，并在每步开始前调用 zero_grad()。"))
+            raise RuntimeError(t(
+                f"the gradient of {name} appeared twice in one step, when its bucket may have left already: "
+                "put every backward pass but the last inside no_sync(), and call zero_grad() before each step.",
+                f"{name} 的梯度在同一步里出现了两次，而它所在的桶可能已经发出："
+                "除最后一次外，每次反向传播都应放在 no_sync() 里，并在每步开始前调用 zero_grad()。",
+            ))
         self._move_into_bucket(name, parameter)
         if self.enabled:
             self.axis.ledger.mark("gradient", name)

@@ -36,6 +36,7 @@ WIDTH, HEIGHT = 760, 418
 _X, _LENGTH = 84, 648                   # the time axis
 _COMPUTE, _WIRE, _BAR, _AXIS = 106, 154, 34, 202
 _CURVE = 296                            # top of the bars that show the efficiency over N
+_FEW = 16                               # up to so many all-reduces, a line leads from where the gradients are ready to where they leave
 _NARROW = 6                             # all-reduces narrower than this are drawn as one
 
 
@@ -106,6 +107,12 @@ def _step(state: State) -> DataParallelStep:
     return estimated(*(state[name] for name in ("ranks", "model", "link", "tokens", "sync")))
 
 
+@functools.lru_cache(maxsize=2)
+def _efficiencies(model: str, link: str, tokens: int, sync: str) -> tuple[float, ...]:
+    """Scaling efficiency for every N of RANKS."""
+    return tuple(estimated(ranks, model, link, tokens, sync).scaling_efficiency for ranks in RANKS)
+
+
 def timeline(state: State, lang: str) -> Scene:
     """Figures, the two lines of the step (compute, wire), and the efficiency over N for the same settings."""
     step = _step(state)
@@ -158,6 +165,9 @@ def _lines(step: DataParallelStep, lang: str) -> Iterator[Item]:
             if b > a:
                 gap = 1.0 if (b - a) * scale > 3 and calls == 1 else 0.0
                 yield rect(f"{part}{i}", _X + a * scale, _WIRE, (b - a) * scale - gap, _BAR, fill, title=f"{calls} × all-reduce")
+    for i, bucket in enumerate(step.buckets if len(step.buckets) <= _FEW else ()):
+        ready, start = _X + bucket.ready_seconds * scale, _X + bucket.start_seconds * scale
+        yield line(f"ready{i}", ready, _COMPUTE + _BAR, start, _WIRE, "soft", 1.5)
     yield from axis("time", _X, _AXIS, _LENGTH, time_ticks(step.step_seconds))
 
     alone = _X + step.compute_seconds * scale
@@ -194,8 +204,8 @@ def _curve(state: State, lang: str) -> Iterator[Item]:
     yield text("curve-name", 0, _CURVE + 30, t("efficiency", "扩展效率", lang), bold=True)
     yield text("curve-detail", 0, _CURVE + 48, t("for every N", "随 N 变化", lang), "soft", 12)
     goal = base - height * GOAL
-    for i, ranks in enumerate(RANKS):
-        efficiency = _step({**state, "ranks": ranks}).scaling_efficiency
+    efficiencies = _efficiencies(*(state[name] for name in ("model", "link", "tokens", "sync")))
+    for i, (ranks, efficiency) in enumerate(zip(RANKS, efficiencies, strict=True)):
         chosen, x = ranks == state["ranks"], _X + i * pitch
         top, middle, ink = base - height * efficiency, x + (pitch - 40) / 2, "ink" if chosen else "soft"
         yield rect(f"curve{ranks}", x, top, pitch - 40, base - top, "blue5" if chosen else "blue2")
@@ -207,8 +217,8 @@ def _curve(state: State, lang: str) -> Iterator[Item]:
 
 def _conditions(link: str, lang: str) -> Item:
     rate, latency = f"{GPU.flops_per_second / 1e12:g} TFLOP/s", f"{1e6 * _cluster(link).link_latency_seconds:g} µs"
-    words = t(f"Estimated for {GPU.name} at {rate} (achieved, not peak), fp32 gradients, a ring with {latency} of latency per message.",
-              f"估算条件：{GPU.name}，算力 {rate}（实际可达，非峰值）；fp32 梯度；环形 all-reduce，每条消息延迟 {latency}。", lang)  # fmt: skip
+    words = t(f"Estimated: {GPU.name} at {rate} (achieved, not peak), fp32 gradients, ring or trees (the faster), {latency} per message.",
+              f"估算条件：{GPU.name}，算力 {rate}（实际可达，非峰值）；fp32 梯度；环形与树形取较快者；每条消息延迟 {latency}。", lang)  # fmt: skip
     return text("conditions", 0, HEIGHT - 6, words, "soft", 12)
 
 

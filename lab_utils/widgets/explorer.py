@@ -10,7 +10,7 @@ from typing import Any
 from ..i18n import language
 from .controls import Challenge, Control, Panel, State, count_states, say, start_state, states
 from .scene import Scene
-from .static import page, stylesheet, svg
+from .static import HTML_LANG, Picture, page, stylesheet, svg
 from .table import compress, pack
 
 LARGEST_TABLE = 2048        # states of one panel that are drawn ahead; a larger panel asks the kernel, one state at a time
@@ -73,7 +73,7 @@ class Explorer:
             words = [[say(w, self.lang) for _, w in options] for options in lists]
             controls.append({"name": c.name, "label": say(c.label, self.lang), "kind": c.kind, "play": c.play, "by": c.by, "size": c.size, "words": words})
         return {
-            "title": self.title, "lang": {"en": "en", "zh": "zh-CN"}[self.lang], "words": {k: say(w, self.lang) for k, w in _WORDS.items()},
+            "title": self.title, "lang": HTML_LANG[self.lang], "words": {k: say(w, self.lang) for k, w in _WORDS.items()},
             "controls": controls, "panels": [{"name": p.name, "width": p.width, "height": p.height, "controls": p.controls} for p in self.panels],
             "challenge": self.challenge and {"task": say(self.challenge.task, self.lang), "panel": self.challenge.panel},
         }  # fmt: skip
@@ -87,9 +87,13 @@ class Explorer:
 
     def svg(self) -> str:
         """The first state as a picture that needs nothing at all; what a notebook shows where no code runs."""
-        state = start_state(self.controls)
-        chosen = [(say(c.label, self.lang), say(dict(c.choices(state))[state[c.name]], self.lang)) for c in self.controls]
-        return svg(self.title, chosen, [(p.width, p.height, self.scene(p, state)) for p in self.panels], self.spec["lang"])
+        state, shown, pictures = start_state(self.controls), set(), []
+        for panel in self.panels:
+            new = [c for c in self.controls if c.name in panel.controls and c.name not in shown]
+            shown.update(c.name for c in new)
+            choices = [(say(c.label, self.lang), say(dict(c.choices(state))[state[c.name]], self.lang)) for c in new]
+            pictures.append(Picture(panel.width, panel.height, choices, self.scene(panel, state)))
+        return svg(self.title, pictures, self.lang)
 
     @functools.cached_property
     def widget(self) -> Any:

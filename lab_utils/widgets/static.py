@@ -6,10 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from unicodedata import east_asian_width
 
+from ..i18n import t
 from .scene import COLOURS, FONTS, Item, Scene
 
+HTML_LANG = {"en": "en", "zh": "zh-CN"}
 _STYLE = Path(__file__).with_name("explorer.css")
 _PAGE_STYLE = "html{color-scheme:light dark}body{margin:0;background:light-dark(#fff,#14181d)}main{max-width:60rem;margin:0 auto;padding:1rem}"
 
@@ -37,21 +40,47 @@ def page(spec: Mapping[str, Any], table: str, state: Mapping[str, int], script: 
     )
 
 
-def svg(title: str, chosen: Sequence[tuple[str, str]], panels: Sequence[tuple[int, int, Scene]], lang: str) -> str:
-    """The panels of one state below each other, in the light theme, colours written out; `chosen` are (label, option)."""
-    width, top, parts = max(w for w, _, _ in panels), 62, []
-    for _, height, scene in panels:
-        parts.append(f'<g transform="translate(0 {top})">{"".join(map(_element, scene["items"]))}</g>')
-        top += height + 12
+class Picture(NamedTuple):
+    """One panel as it goes into a static SVG: its size, what was chosen (label, option), its scene."""
+
+    width: int
+    height: int
+    choices: Sequence[tuple[str, str]]
+    scene: Scene
+
+
+def svg(title: str, pictures: Sequence[Picture], lang: str) -> str:
+    """Pictures below each other, each under what was chosen for it; the light theme, with colours written out."""
+    margin, line_height = 16, 18
     ink, soft, paper = (COLOURS[name][0] for name in ("ink", "soft", "paper"))
-    choice = " · ".join(f"{label}: {option}" for label, option in chosen)
-    summary = escape(" ".join(scene["alt"] for _, _, scene in panels))
+    y, parts = margin + 14, []
+    parts.append(f'<text y="{y}" font-size="17" font-weight="600" fill="{ink}">{escape(title)}</text>')
+    for picture in pictures:
+        y += 12
+        for words in _wrapped(picture.choices, lang):
+            y += line_height
+            parts.append(f'<text y="{y}" font-size="12" fill="{soft}">{escape(words)}</text>')
+        y += 12
+        parts.append(f'<g transform="translate(0 {y})">{"".join(map(_element, picture.scene["items"]))}</g>')
+        y += picture.height
+    width, height = max(p.width for p in pictures) + 2 * margin, y + margin
+    summary = escape(" ".join(p.scene["alt"] for p in pictures))
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {top}" width="{width}" height="{top}" role="img" xml:lang="{lang}" '
-        f'font-family="{escape(",".join(FONTS))}"><title>{summary}</title><rect width="{width}" height="{top}" fill="{paper}"/>'
-        f'<text x="12" y="24" font-size="17" font-weight="600" fill="{ink}">{escape(title)}</text>'
-        f'<text x="12" y="46" font-size="12" fill="{soft}">{escape(choice)}</text>{"".join(parts)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{-margin} 0 {width} {height}" width="{width}" height="{height}" role="img" '
+        f'xml:lang="{HTML_LANG[lang]}" font-family="{escape(",".join(FONTS))}"><title>{summary}</title>'
+        f'<rect x="{-margin}" width="{width}" height="{height}" fill="{paper}"/>{"".join(parts)}</svg>'
     )
+
+
+def _wrapped(choices: Sequence[tuple[str, str]], lang: str, columns: int = 108) -> list[str]:
+    """The choices in words, as many to a line as fit; a Han character takes two columns."""
+    lines: list[str] = []
+    for label, option in choices:
+        words = f"{label}{t(': ', '：', lang)}{option}"
+        joined = f"{lines[-1]} · {words}" if lines else words
+        fits = sum(2 if east_asian_width(c) in "WF" else 1 for c in joined) <= columns
+        lines = [*lines[:-1], joined] if fits or not lines else [*lines, words]
+    return lines
 
 
 def _element(item: Item) -> str:

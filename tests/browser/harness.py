@@ -24,9 +24,10 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-backgroun
 
 
 def find_chromium() -> str | None:
-    """Path of a Chromium: the environment's CHROMIUM, or what the system has."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    """Path of a Chromium: the one that the environment names in CHROMIUM, or what the system has."""
+    named = os.environ.get("CHROMIUM")
+    names = (named,) if named else ("chromium", "chromium-browser", "google-chrome")
+    return next(filter(None, map(shutil.which, names)), None)
 
 
 @dataclass

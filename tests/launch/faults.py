@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 import torch
@@ -17,6 +18,8 @@ import torch.distributed as dist
 from lab_utils.launch import LaunchError, emit, launch
 
 TIMEOUT_S = 2.0
+REPOSITORY = Path(__file__).parents[2]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(REPOSITORY)}        # of the Pythons that the tests start
 
 
 def _sum(numbers: int = 4) -> None:

@@ -1,8 +1,11 @@
 """The verdicts, from records alone: no process."""
 
+from traceback import TracebackException
+
 import pytest
 
 from lab_utils.launch.diagnose import History, RankState, diagnose
+from lab_utils.launch.errors import echo_of
 from lab_utils.launch.record import ANYONE, Call, Channel, Reader, Recorder
 
 WORLD = Channel("0", (0, 1, 2))
@@ -118,6 +121,20 @@ def test_a_timeout_blames_who_did_not_come():
         states[r] = RankState("raised", 1.0, "Timed out waiting 7000ms for recv operation to complete", echo="timeout")
     found = verdict(history(), states)
     assert (found.cause, found.ranks, found.peers) == ("hung", (1,), (0, 2))
+
+
+@pytest.mark.parametrize(("text", "echo"), [
+    ("[/somewhere/gloo/transport/tcp/pair.cc:538] Connection closed by peer [127.0.0.1]:2342", "lost"),
+    ("[/somewhere/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 7000ms for recv operation to complete", "timeout"),
+    ("wait timeout after 7000ms, keys: /default_pg/0/store", "timeout"),
+    ("the loss is not a number", None),
+    ("no answer: the socket of the database timed out", None),
+])
+def test_echoes_are_told_from_causes(text, echo):
+    error, later = RuntimeError(text), ValueError("and then")
+    later.__cause__ = error
+    assert echo_of(TracebackException.from_exception(error)) == echo
+    assert echo_of(TracebackException.from_exception(later)) == echo, "what an echo causes is one, too"
 
 
 def test_alone():

@@ -9,7 +9,7 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
-from faults import processes_left
+from faults import ENVIRONMENT, processes_left
 
 from lab_utils.i18n import language, set_language
 from lab_utils.launch import LaunchError, emit, launch
@@ -125,7 +125,7 @@ def test_script_without_main_guard(tmp_path):
                       "class Point:\n    def __init__(self, x): self.x = x\n"
                       "def f():\n    import torch.distributed as dist\n    return Point(dist.get_rank())\n"
                       "print([p.x for p in launch(f, 2)], __file__, __spec__)\n")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, env=os.environ | {"PYTHONPATH": os.getcwd()})
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
     assert done.stdout.splitlines() == ["read once", f"[0, 1] {script} None"], done.stderr
 
 

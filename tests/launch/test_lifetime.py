@@ -11,6 +11,7 @@ import psutil
 import pytest
 import torch
 import torch.distributed as dist
+from faults import ENVIRONMENT
 
 from lab_utils.launch import LaunchError, emit, launch
 
@@ -68,14 +69,14 @@ def test_second_launch_is_at_once():
 def test_importing_launch_is_light():
     code = ("import sys, time; t = time.perf_counter(); import lab_utils.launch; t = time.perf_counter() - t;"
             "assert 'torch' not in sys.modules; assert t < 0.3, t")
-    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"PYTHONPATH": os.getcwd()}, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, env=ENVIRONMENT, timeout=60)
 
 
 def test_all_end_with_a_killed_parent(tmp_path):
     script, folder = tmp_path / "script.py", tmp_path / "temporary"
     script.write_text(LAUNCHING)
     folder.mkdir()
-    environment = os.environ | {"PYTHONPATH": os.getcwd(), "TMPDIR": str(folder)}
+    environment = ENVIRONMENT | {"TMPDIR": str(folder)}
     with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment) as parent:
         said = [parent.stdout.readline() for _ in range(2)]
         family = psutil.Process(parent.pid).children(recursive=True)
@@ -121,5 +122,5 @@ def test_interrupt_while_the_server_starts(tmp_path):
                       "threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
                       "try:\n    launch(os.getpid, 2)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
                       "print(len(launch(os.getpid, 2)))\n")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, env=os.environ | {"PYTHONPATH": os.getcwd()})
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
     assert done.stdout.splitlines() == ["interrupted", "2"], done.stderr

@@ -1,10 +1,10 @@
 """launch in a real Jupyter kernel: functions of the notebook, errors as the reader sees them, interrupt and re-run."""
 
-import os
 import time
 
 import psutil
 import pytest
+from faults import ENVIRONMENT, REPOSITORY
 from jupyter_client.manager import start_new_kernel
 
 
@@ -12,7 +12,7 @@ class Notebook:
     """Runs cells in a kernel and tells what they showed."""
 
     def __init__(self):
-        self.manager, self.client = start_new_kernel(kernel_name="python3", cwd=os.getcwd(), env=os.environ | {"PYTHONPATH": os.getcwd()})
+        self.manager, self.client = start_new_kernel(kernel_name="python3", cwd=REPOSITORY, env=ENVIRONMENT)
 
     def run(self, cell, interrupt_at=None):
         """The cell's text output and its error message (or None); interrupts it when it prints `interrupt_at`."""

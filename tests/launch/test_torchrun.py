@@ -1,8 +1,9 @@
 """Under torchrun no process is started: the ranks that exist are used."""
 
-import os
 import subprocess
 import sys
+
+from faults import ENVIRONMENT
 
 SCRIPT = """
 import os
@@ -32,7 +33,7 @@ def test_uses_the_ranks_that_it_finds(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ | {"PYTHONPATH": os.getcwd()})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     results, refused = done.stdout.splitlines()
     assert results == "[(0, 1.0), (10, 1.0)] [0, 1]"

@@ -53,7 +53,7 @@ VARIANTS = {      # what is changed, beside the number of ranks
     "small buckets, accumulated": {"bucket_mib": 0.05, "micro_batch": 3},
     "one bucket": {"bucket_mib": 100.0},
     "llama": {"norm": "rmsnorm", "activation": "swiglu", "positions": "rope", "kv_heads": 2, "bias": False},
-    "clipped": {"clip": 0.1},
+    "sgd, clipped": {"optimizer": "sgd", "clip": 0.1},
     "explicit attention": {"attention": "explicit"},
     "other seed": {"seed": 7},
 }
@@ -72,4 +72,4 @@ def test_every_way_to_synchronise(dp, one_process):
     for name, run in runs.items():
         check_equal(run, one_process[name])
     assert runs["other seed"].losses != runs["a bucket per gradient"].losses
-    assert abs(runs["clipped"].losses[-1] - runs["one bucket"].losses[-1]) > 1e-3       # clipping did something
+    assert abs(runs["sgd, clipped"].losses[-1] - runs["sgd"].losses[-1]) > 1e-2       # clipping did something

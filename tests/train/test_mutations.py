@@ -75,6 +75,18 @@ def other_bucket_order_on_one_rank() -> None:
         module.assign_buckets = lambda numels, size, element: assign(dict(reversed(list(numels.items()))), size, element)
 
 
+def two_gradients_swapped_on_one_rank() -> None:
+    """Rank 1 packs two gradients of the same size in the other order: no size gives it away."""
+    import os
+
+    import lab_utils.parallel.data_parallel as module
+
+    assign = module.assign_buckets
+    other = {"blocks.1.attention.key.weight": "blocks.1.attention.value.weight", "blocks.1.attention.value.weight": "blocks.1.attention.key.weight"}
+    if os.environ["RANK"] == "1":
+        module.assign_buckets = lambda numels, size, element: assign({other.get(name, name): n for name, n in numels.items()}, size, element)
+
+
 def maximum_instead_of_sum() -> None:
     """The wrong reduction."""
     from lab_utils.parallel.comm import Axis
@@ -151,8 +163,8 @@ def undivided_ddp() -> None:
 
 
 MUTATIONS = [scaled_by_local_tokens, never_synchronised, one_bucket_not_sent, same_data_everywhere, other_weights_on_one_rank,
-             other_bucket_order_on_one_rank, maximum_instead_of_sum, only_the_last_micro_batch_counts, sent_before_it_is_filled, stale_step,
-             one_gradient_lost_on_one_rank, undivided_ddp]  # fmt: skip
+             other_bucket_order_on_one_rank, two_gradients_swapped_on_one_rank, maximum_instead_of_sum,
+             only_the_last_micro_batch_counts, sent_before_it_is_filled, stale_step, one_gradient_lost_on_one_rank, undivided_ddp]  # fmt: skip
 
 
 def mutated(mutate: Callable[[], None], cases: list) -> list:

@@ -119,6 +119,9 @@ def test_the_bars_are_as_long_as_the_estimators_seconds(sync):
     assert items["bar-forward"]["width"] == pytest.approx(step.forward_seconds * per_second, abs=0.1)
     assert items["bar-backward"]["width"] == pytest.approx(step.backward_seconds * per_second, abs=0.1)
     assert items["bar-waiting"]["width"] == pytest.approx(step.exposed_seconds * per_second, abs=0.1)
+    drawn = [item for key, item in items.items() if key.startswith("ready")]
+    assert [round((item["x1"] - items["time-line"]["x1"]) / per_second, 2) for item in drawn] == (
+        [round(bucket.ready_seconds, 2) for bucket in step.buckets] if len(step.buckets) <= 16 else [])
     for part, expected in (("exposed", step.exposed_seconds), ("hidden", step.hidden_seconds)):
         bars = [item["width"] for key, item in items.items() if re.fullmatch(rf"{part}\d+", key)]
         assert sum(bars) == pytest.approx(expected * per_second, abs=1.2 * len(bars) + 0.1), "but for the gap of one unit that parts two bars"
@@ -126,11 +129,13 @@ def test_the_bars_are_as_long_as_the_estimators_seconds(sync):
 
 def test_another_constant_in_the_estimator_is_another_figure(monkeypatch):
     before = figures(LIVE)
-    for cached in (data_parallelism.estimated, data_parallelism._config):
+    caches = data_parallelism.estimated, data_parallelism._efficiencies
+    for cached in caches:
         cached.cache_clear()
     monkeypatch.setattr(estimate_time, "GRADIENT_BYTES", 2 * estimate_time.GRADIENT_BYTES)
     after = figures(LIVE)
-    data_parallelism.estimated.cache_clear()
+    for cached in caches:
+        cached.cache_clear()
     assert {key for key in ("figure0", "figure1", "figure2") if before[key] != after[key]} == {"figure0", "figure1", "figure2"}
 
 

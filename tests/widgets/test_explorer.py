@@ -69,7 +69,7 @@ def test_a_notebook_keeps_a_live_view_a_picture_and_words():
     assert bundle["text/plain"] == "标题\nhere a=1"
     picture = ET.fromstring(bundle["image/svg+xml"])
     words = [e.text for e in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert words == ["标题", "a 值: 1 units", "<a=1> & zh"]
+    assert words == ["标题", "a 值：1 units", "<a=1> & zh"]
     assert picture.find("{http://www.w3.org/2000/svg}title").text == "here a=1"
     fills = {e.get("fill") for e in picture.iter("{http://www.w3.org/2000/svg}rect")}
     assert fills == {"#ffffff", "#5f9dd0"}, "colours are written out: a stylesheet would not survive everywhere"
