@@ -141,7 +141,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows of `compare`; prints as a table, in a notebook as HTML; `figure()` is a plotly bar chart of the errors."""
+    """Rows of `compare`: `print` shows them as a table, `figure()` is a plotly bar chart of the errors."""
 
     rows: tuple[Row, ...]
 

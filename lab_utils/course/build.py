@@ -24,6 +24,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from ..i18n import LANGUAGES
+from .build_pictures import stale_pictures, write_pictures
 from .build_rules import problems, silent_claims
 from .build_run import PACKAGE, RunError, execute
 from .build_source import Source, SourceError, notebook, read_source
@@ -60,16 +61,27 @@ def run(args: argparse.Namespace) -> int:
         return 1
     package = package_digest()
     if args.check:
-        wrong = [*stray(args.root, sources), *(w for target in targets for w in check(target, args.root, package))]
+        wrong = [*stray(args.root, sources), *_stale(args.root), *(w for target in targets for w in check(target, args.root, package))]
         print(f"{len(targets)} notebooks from {len(chosen)} sources: {'as built' if not wrong else f'{len(wrong)} problems'}.")
     else:
         try:
             wrong = [w for target in targets for w in build(target, args.root, package)]
+            if _is_the_course(args.root):
+                write_pictures(args.root)
         except KeyboardInterrupt:
             wrong = ["interrupted: what is not listed above is as it was before."]
     for sentence in wrong:
         print(sentence, file=sys.stderr)
     return 1 if wrong else 0
+
+
+def _is_the_course(root: Path) -> bool:
+    """Whether `root` is this package's own repository, whose READMEs show the tools."""
+    return root.resolve() == PACKAGE.parent
+
+
+def _stale(root: Path) -> Iterator[str]:
+    return stale_pictures(root) if _is_the_course(root) else iter(())
 
 
 def read_all(root: Path) -> list[Source]:

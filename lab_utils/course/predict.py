@@ -7,6 +7,7 @@ the same on GitHub and where no kernel runs; the text is the same at every run, 
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,6 +38,11 @@ def _publish(plain: str, fallback: str, box: Any) -> None:
     display({**box._repr_mimebundle_(), "text/plain": plain, "text/html": fallback}, raw=True)
 
 
+def _html(text: str) -> str:
+    """Plain text as HTML; what stands between backquotes is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
+
+
 def _wrapped(text: str) -> str:
     return f"<div style='white-space:normal;line-height:1.5'>{text}</div>"
 
@@ -59,7 +65,8 @@ class Prediction:
     def _words(self, value: Any) -> str:
         if self.choices is not None:
             return self.choices[value]
-        return f"{value:,.4g}{' ' if self.unit else ''}{self.unit}"
+        number = f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
+        return f"{number}{' ' if self.unit else ''}{self.unit}"
 
     def reveal(self, measured: Any, why: str = "") -> None:
         """Print the guess beside what was measured (an option's key, or a number), in words, then `why`.
@@ -114,10 +121,10 @@ def predict(question_id: str, text: str, options: Options | None = None, default
         guess.value = _given[question_id] = change["new"]
 
     answer.observe(remember, "value")
-    listed = "".join(f"<li>{html.escape(choice)}</li>" for choice in (choices or {}).values())
-    fallback = f"<p><b>{label}</b> · {html.escape(text)}</p>" + (f"<ul>{listed}</ul>" if choices else f"<p>____ {html.escape(unit)}</p>")
+    listed = "".join(f"<li>{_html(choice)}</li>" for choice in (choices or {}).values())
+    fallback = f"<p><b>{label}</b> · {_html(text)}</p>" + (f"<ul>{listed}</ul>" if choices else f"<p>____ {_html(unit)}</p>")
     plain = "\n".join([f"{label} · {text}", *(f"  ( ) {choice}" for choice in (choices or {}).values())])
-    question = ipywidgets.HTML(_wrapped(f"<b>{label}</b> · {html.escape(text)}"))
+    question = ipywidgets.HTML(_wrapped(f"<b>{label}</b> · {_html(text)}"))
     _publish(plain, fallback, ipywidgets.VBox([question, answer]))
     return guess
 
@@ -159,7 +166,7 @@ def quiz(question_id: str, text: str, options: Options, answer: str, why: Mappin
     def respond() -> None:
         if asked.value is not None:
             verdict = t("✓ Right.", "✓ 正确。") if asked.correct else t("✗ Not quite.", "✗ 不对。")
-            reply.value = f"<div role='status'>{_wrapped(f'<b>{verdict}</b> {html.escape(why[asked.value])}')}</div>"
+            reply.value = f"<div role='status'>{_wrapped(f'<b>{verdict}</b> {_html(why[asked.value])}')}</div>"
 
     def remember(change: dict[str, Any]) -> None:
         asked.value = _given[question_id] = change["new"]
@@ -167,9 +174,9 @@ def quiz(question_id: str, text: str, options: Options, answer: str, why: Mappin
 
     respond()
     picked.observe(remember, "value")
-    folded = "".join(f"<details><summary>{html.escape(choice)}</summary>{'✓' if key == answer else '✗'} {html.escape(why[key])}</details>"
+    folded = "".join(f"<details><summary>{_html(choice)}</summary>{'✓' if key == answer else '✗'} {_html(why[key])}</details>"
                      for key, choice in choices.items())
     plain = "\n".join([f"{label} · {text}", *(f"  ( ) {choice}" for choice in choices.values())])
-    question = ipywidgets.HTML(_wrapped(f"<b>{label}</b> · {html.escape(text)}"))
-    _publish(plain, f"<p><b>{label}</b> · {html.escape(text)}</p>{folded}", ipywidgets.VBox([question, picked, reply]))
+    question = ipywidgets.HTML(_wrapped(f"<b>{label}</b> · {_html(text)}"))
+    _publish(plain, f"<p><b>{label}</b> · {_html(text)}</p>{folded}", ipywidgets.VBox([question, picked, reply]))
     return asked

@@ -115,12 +115,12 @@ class _Scribe:
         options = args[-1] if args else kwargs.get("opts")
         same = None if method.same is None or len(args) <= method.same else args[method.same]
         reduce = getattr(options, "reduceOp", None) if "reduceOp" in method.options else None
-        root = getattr(options, "rootRank", None) if "rootRank" in method.options else None
+        root = members[options.rootRank] if "rootRank" in method.options and hasattr(options, "rootRank") else None
         key = (method.op, None if reduce is None else reduce.op, _shape_and_dtype(same), root)
         word = self._words.get(key)
         if word is None:
             shape, dtype = _spelled(key[2])
-            spelled = Call(method.op, reduce and reduce.op.name.lower(), dtype, shape, None if root is None else members[root])
+            spelled = Call(method.op, reduce and reduce.op.name.lower(), dtype, shape, root)
             word = self._words[key] = self._recorder.word(spelled)
         return self._recorder.called(self._channel(group.group_name, members), word)
 

@@ -104,7 +104,7 @@ class Axis:
         parts = self._equal_parts(whole)
         call = self._open("reduce_scatter", purpose, whole, label)
         call.wait_began = call.issued
-        if dist.get_backend(self.group) == "nccl":
+        if whole.is_cuda:
             _reduce_scatter(parts[self.rank], whole.clone(), group=self.group)
         else:
             self._ring(call, list(parts), ring_reduce_scatter(self.size))

@@ -25,7 +25,7 @@ class Mesh:
         self.ledger = Ledger()
         degrees = {name: getattr(parallel, name) for name in AXES}
         self.rank = dist.get_rank()
-        self.device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if dist.get_backend() == "nccl" else torch.device("cpu")
+        self.device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if "nccl" in dist.get_backend() else torch.device("cpu")
         wide = {name: degree for name, degree in degrees.items() if degree > 1}
         grid = init_device_mesh(self.device.type, tuple(wide.values()), mesh_dim_names=tuple(wide)) if wide else None
         self._axes = {name: Axis(name, [self.rank], 0, None, self.ledger) for name in AXES}

@@ -100,9 +100,8 @@ export async function render({ model, el }) {
   const choose = (name, index) => {
     const next = { ...state(), [name]: index };
     for (const { name: other, by, words } of spec.controls) if (by === name) next[other] = Math.min(next[other], words[index].length - 1);
-    model.set("state", next);
+    model.set("state", next);       // which draws, here and in every other view of the same tool
     model.save_changes();
-    draw();
   };
 
   const stop = () => { clearInterval(timers.play); timers.playing = undefined; };

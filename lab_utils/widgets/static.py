@@ -16,10 +16,11 @@ HTML_LANG = {"en": "en", "zh": "zh-CN"}
 _STYLE = Path(__file__).with_name("explorer.css")
 _PAGE_STYLE = "html{color-scheme:light dark}body{margin:0;background:light-dark(#fff,#14181d)}main{max-width:60rem;margin:0 auto;padding:1rem}"
 
-# The page has no kernel: this model keeps the values that the script sets, and answers nothing.
+# The page has no kernel: this model keeps the state, tells the script when it changes, and answers nothing else.
 _PAGE_SCRIPT = """
-const values = %s;
-render({ model: { get: name => values[name], set: (name, value) => { values[name] = value; }, save_changes() {}, on() {}, off() {}, send() {} },
+const values = %s, listeners = { "change:state": [], "msg:custom": [] };
+const set = (name, value) => { values[name] = value; for (const listener of listeners[`change:${name}`]) listener(); };
+render({ model: { get: name => values[name], set, on: (event, listener) => listeners[event].push(listener), save_changes() {} },
          el: document.querySelector("main") });
 """
 

@@ -7,16 +7,17 @@ import os
 import secrets
 import shutil
 import socket
+import statistics
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, ConsoleMessage, Page, Route
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Route
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -96,6 +97,20 @@ class Notebook:
             """() => [...window.jupyterapp.shell.currentWidget.content.model.cells].filter(c => c.type === 'code')
                  .flatMap(c => c.sharedModel.outputs).filter(o => o.output_type === 'error').map(o => `${o.ename}: ${o.evalue}`)""")  # fmt: skip
         assert not errors, errors
+
+
+def slider_to_paint_ms(tool: Locator, moves: Iterable[tuple[str, str]]) -> list[float]:
+    """Milliseconds from each input event to the end of the frame that shows its result, sorted; moves are (label, key)."""
+    tool.evaluate("""tool => { window.painted = []; tool.addEventListener('input', event => requestAnimationFrame(() => {
+        const frame = new MessageChannel();         // its message comes when the frame has been painted
+        frame.port1.onmessage = () => painted.push(performance.now() - event.timeStamp);
+        frame.port2.postMessage(0); })); }""")
+    for done, (label, key) in enumerate(moves):
+        tool.get_by_label(label, exact=True).press(key)
+        tool.page.wait_for_function(f"painted.length > {done}")
+    times = sorted(tool.page.evaluate("painted"))
+    print(f"slider to paint: n={len(times)}, median {statistics.median(times):.1f} ms, p95 {times[int(0.95 * len(times))]:.1f} ms")
+    return times
 
 
 @contextlib.contextmanager

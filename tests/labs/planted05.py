@@ -494,6 +494,44 @@ class DividesByTwo(Right):
         self.divide_after = 2
 
 
+class DividesByThree(Right):
+    """Right for N = 3."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.divide_after = 3
+
+
+class LooksAtTheSecondBucket(Right):
+    """Takes for granted that there are two."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.next_one = self.buckets[1]
+
+
+class SendsTheFirstTwice(Right):
+    def finish(self):
+        flat = self.sent[0][0].clone()
+        super().finish()
+        self.axis.all_reduce(flat, purpose="gradient").wait()
+
+
+class RaisesInTheHook(Right):
+    def arrived(self, number):
+        raise KeyError(number)
+
+
+class OneRankSendsLess(Right):
+    """Rank 0 thinks that its last bucket is not needed."""
+
+    def finish(self):
+        if self.axis.rank == 0 and len(self.sent) == len(self.buckets):
+            self.begin()
+            return
+        self.axis.all_reduce(torch.zeros(3), purpose="gradient").wait()
+
+
 class OneForAllAtTheEnd(Right):
     def __init__(self, model, axis, bucket_bytes):
         super().__init__(model, axis, 2**40)
@@ -592,6 +630,9 @@ WRONG = {
         (NoDivision, "gradient.scale"), (DividesTwice, "gradient.scale"), (DividesByTwo, "gradient.scale"), (OneForAllAtTheEnd, "buckets.size"),
         (ClosesAfterTheLimit, "buckets.size"), (BucketedSync, "gradient.scale"),
         (SendsAllInFinish, "overlap.left-late"), (Naive, "buckets.count"), (NaiveAfterBackward, "buckets.count"), (NeverWaits, "overlap.never-waited"),
+        (DividesByThree, "any-n"), (LooksAtTheSecondBucket, "one-bucket"), (SendsTheFirstTwice, "buckets.bytes"),
+        (RaisesInTheHook, "raised"),
+        (OneRankSendsLess, "mismatch"),
         (NeverResets, "second-step"), (SendsNothing, "buckets.none"), (AroundTheAxis, "buckets.only-axis"), (PacksInAnotherOrder, "gradient.value"),
     ],
 }  # fmt: skip

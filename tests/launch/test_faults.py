@@ -146,6 +146,17 @@ def test_unequal_but_right():
     assert launch(every_rank_differs, 2, timeout=TIMEOUT_S, quiet=True) == [True, True]
 
 
+def test_overlapping_groups_are_kept_apart():
+    def neighbours():
+        groups = [dist.new_group([i, i + 1]) for i in range(2)]
+        for i in range(2):
+            if dist.get_rank() in (i, i + 1):
+                dist.broadcast(torch.ones(2), src=i, group=groups[i])
+        return True
+
+    assert launch(neighbours, 3, timeout=TIMEOUT_S) == [True] * 3
+
+
 def test_async_calls_count_as_called():
     def overlapped():
         early, late = dist.get_rank() == 0, dist.get_rank() == 1

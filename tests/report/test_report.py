@@ -131,4 +131,15 @@ def test_table_and_figure(monkeypatch):
     assert len(figure.data[0].y) == len(set(figure.data[0].y)) == sum(r.error is not None for r in comparison.rows)
     monkeypatch.setattr(i18n, "_chosen", "zh")
     assert "完全一致" in str(comparison)
-    assert "误差" in figure.layout.xaxis.title.text or "误差" in comparison.figure().layout.xaxis.title.text
+    assert "误差" in comparison.figure().layout.xaxis.title.text
+    assert "内存 · 梯度" in str(comparison)
+
+
+def test_the_rows_of_a_group():
+    report = estimated()
+    comparison = compare(report, measured(report, activations=5))
+    assert {row.group for row in comparison.only("memory", "traffic").rows} == {"memory", "traffic"}
+    assert all(row.error is not None for row in comparison.only("memory").rows)
+    assert comparison.only("memory").exact()
+    assert "rank 0" not in str(comparison)
+    assert "rank 1 · memory · gradients" in str(compare(report, measured(report), ranks=[0, 1]))

@@ -67,8 +67,9 @@ def one_process() -> dict[str, Run]:
 
 @pytest.mark.parametrize("dp", [2, 4])
 def test_every_way_to_synchronise(dp, one_process):
-    cases = [(BASE.replace(dp=dp, **change), "ours") for change in VARIANTS.values()]
-    runs = dict(zip(VARIANTS, together(cases, launch(runs_on_rank, dp, cases, threads=1)), strict=True))
+    names = [name for name in VARIANTS if dp == 2 or "accumulated" in name or "sgd" in name or "bucket" in name or name == "other seed"]
+    cases = [(BASE.replace(dp=dp, **VARIANTS[name]), "ours") for name in names]
+    runs = dict(zip(names, together(cases, launch(runs_on_rank, dp, cases, threads=1)), strict=True))
     for name, run in runs.items():
         check_equal(run, one_process[name])
     assert runs["other seed"].losses != runs["a bucket per gradient"].losses

@@ -64,7 +64,7 @@ def test_the_same_run_twice_gives_the_same_numbers():
 
 
 def test_a_text_that_cannot_be_read_is_refused_before_any_process_starts(tmp_path, monkeypatch):
-    monkeypatch.setattr("lab_utils.launch.supervise._Rank", None)      # no rank can be made
+    monkeypatch.setattr("lab_utils.launch.launch", None)
     with pytest.raises(ConfigError, match="no such file"):
         train(SMALL.replace(corpus=str(tmp_path / "missing")))
 

@@ -21,7 +21,7 @@ from ...parallel.comm import Axis
 from ..notebook import Todo
 from .verdict import Failure
 
-PATIENCE_S = 5.0        # for one case; a case takes milliseconds
+PATIENCE_S = 4.0        # for one case; a case takes milliseconds
 
 
 class BrokenRule(Exception):

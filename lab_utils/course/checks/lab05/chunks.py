@@ -70,6 +70,8 @@ def _on_rank(answer: Callable[[int, int], Bounds], cases: Sequence[tuple[int, in
         begin_case(number, patience)
         bounds = answer(numel, n)
         saw(number, bounds if _pairs(bounds) else _short(bounds))
+        if judge(bounds, numel, n, ""):          # the verdict is clear, and a later case might hang
+            return
 
 
 HINTS: dict[str, Ladder] = {

@@ -1,0 +1,140 @@
+"""What a check says, and when it gives the next hint; the answers of lab 05 themselves are judged in tests/labs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from lab_utils.course import Todo, check, todo
+from lab_utils.course.build_rules import typography
+from lab_utils.course.checks.lab05 import buckets, chunks, ring
+from lab_utils.course.checks.verdict import Failure, Measured, Result
+from lab_utils.course.hints import digest_of, forget_attempts, next_hint
+from lab_utils.i18n import set_language
+
+LADDERS = {"value": (("first", "一"), ("second", "二"), ("third", "三")), "other": (("a", "甲"), ("b", "乙"), ("c", "丙"))}
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    forget_attempts()
+    set_language("en")
+    yield
+    set_language("en")
+
+
+def written(source: str):
+    """A function as a notebook cell defines it."""
+    namespace = {"__name__": "__main__"}
+    exec(source, namespace)
+    return namespace["f"]
+
+
+def test_the_next_hint_comes_only_after_a_changed_answer():
+    one, same, two, three, four = (written(f"def f(x):\n    return x + {n}  # {note}") for n, note in ((1, "a"), (1, "b"), (2, ""), (3, ""), (4, "")))
+    hints = [next_hint("e", "value", f, LADDERS) for f in (one, one, same, two, one, three, four)]
+    assert [h.number for h in hints] == [1, 1, 1, 2, 2, 3, 3]
+    assert [h.text for h in hints][-1] == "third"
+    assert next_hint("e", "other", four, LADDERS).number == 1           # each criterion has its own ladder
+    assert next_hint("another", "value", four, LADDERS).number == 1     # and each exercise
+
+
+def test_hints_speak_the_readers_language():
+    set_language("zh")
+    assert next_hint("e", "value", written("def f(): pass"), LADDERS).text == "一"
+
+
+@pytest.mark.parametrize(("before", "after", "same"), [
+    ("def f():\n    return 1", "def f():\n\n    # why\n    return 1", True),
+    ("def f():\n    return 1", "def f():\n    return 2", False),
+    ("def f(a=1):\n    return a", "def f(a=2):\n    return a", False),
+    ("def g():\n    return 1\ndef f():\n    return g()", "def g():\n    return 2\ndef f():\n    return g()", False),
+    ("K = 1\ndef f():\n    return K", "K = 2\ndef f():\n    return K", False),
+    ("def f():\n    return [i for i in (1,)]", "def f():\n    return [i for i in (2,)]", False),
+    ("class f:\n    def m(self):\n        return 1", "class f:\n    def m(self):\n        return 2", False),
+    ("class f:\n    @property\n    def m(self):\n        return 1", "class f:\n    @property\n    def m(self):\n        return 2", False),
+    ("def f():\n    return lambda: 1", "def f():\n    return lambda: 2", False),
+    ("def f(n):\n    return n and f(n - 1)", "def f(n):\n    return n and f(n - 1)  # again", True),
+])  # fmt: skip
+def test_a_digest_follows_what_the_code_does(before, after, same):
+    assert (digest_of(written(before)) == digest_of(written(after))) is same
+
+
+def test_a_result_shows_itself_in_both_languages():
+    for lang, words in (("en", ("not yet", "Expected: four", "Got: <three>", "Hint 1/3: first")), ("zh", ("还没有通过", "预期：four", "提示 1/3：一"))):
+        set_language(lang)
+        failed = Result.of("e", Failure("value", "four", "<three>", "N = 3"), written("def f(): pass"), LADDERS)
+        assert not failed.passed
+        assert all(word in repr(failed) for word in words)
+        assert "&lt;three&gt;" in failed._repr_html_()
+        passed = Result.of("e", Measured((("N", "bytes"), ("3", "16")), ("and so on",)), None, LADDERS)
+        assert passed.passed
+        assert passed.criterion is None
+        assert "<td>16</td>" in passed._repr_html_()
+        assert "and so on" in repr(passed)
+
+
+def test_text_tables_line_up_with_chinese_in_them():
+    shown = repr(Result.of("e", Measured((("元素数", "N"), ("12", "4"))), None, LADDERS)).splitlines()
+    assert shown[1:] == ["  元素数  N", "  12      4"]
+
+
+def test_an_answer_that_is_still_a_stub_gets_a_kind_word():
+    def chunk_bounds(numel, n):
+        return todo("chunk-bounds")
+
+    with pytest.raises(Todo, match="chunk-bounds"):
+        check.chunk_bounds(chunk_bounds)
+
+    class Bucketed:
+        def __init__(self, model, axis, bucket_bytes):
+            todo("bucketed")
+
+    with pytest.raises(Todo, match="bucketed"):
+        check.bucketed(Bucketed)
+
+
+def test_an_endless_loop_ends_in_a_verdict():
+    def chunk_bounds(numel, n):
+        while True:
+            pass
+
+    began = time.monotonic()
+    result = check.chunk_bounds(chunk_bounds)
+    assert result.criterion == "hung"
+    assert "while True" in result.failure.came or "pass" in result.failure.came
+    assert time.monotonic() - began < 9
+
+
+def test_a_crash_quotes_the_learners_own_line():
+    def chunk_bounds(numel, n):
+        return [n // (numel - 12)]
+
+    result = check.chunk_bounds(chunk_bounds)
+    assert result.criterion == "raised"
+    assert result.failure.came.startswith("ZeroDivisionError")
+    assert result.failure.came.endswith("return [n // (numel - 12)]")
+
+
+@pytest.mark.parametrize("exercise", [chunks, ring, buckets])
+def test_hints_are_complete_and_well_typeset(exercise):
+    for criterion, ladder in exercise.HINTS.items():
+        assert len(ladder) == 3, criterion
+        for en, zh in ladder:
+            assert en.isascii() or not any("\u4e00" <= c <= "\u9fff" for c in en)
+            assert any("\u4e00" <= c <= "\u9fff" for c in zh)
+            assert list(typography(zh)) == []
+
+
+@pytest.mark.parametrize("exercise", [ring, buckets])
+def test_every_visible_case_and_every_crash_has_hints(exercise):
+    criteria = {case.criterion for case in exercise.VISIBLE} - {None}
+    assert criteria | {"raised", "hung", "left", "mismatch"} <= set(exercise.HINTS)
+
+
+def test_the_package_does_not_load_torch_for_its_checks_until_they_are_called_for():
+    code = "import lab_utils, lab_utils.course, sys; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False"
