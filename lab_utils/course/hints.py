@@ -61,8 +61,11 @@ def _parts(thing: Any, seen: set[int]) -> Iterator[str]:
             elif isinstance(helper, bool | int | float | str):
                 yield f"{name}={helper!r}"
     elif isinstance(thing, type):
+        for base in thing.__bases__:
+            if base.__module__ == thing.__module__:
+                yield from _parts(base, seen)
         for name, member in sorted(vars(thing).items()):
-            yield name
+            yield f"{name}={member!r}" if isinstance(member, bool | int | float | str) and not name.startswith("__") else name
             yield from _parts(getattr(member, "__func__", getattr(member, "fget", member)), seen)
 
 

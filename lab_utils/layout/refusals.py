@@ -13,6 +13,9 @@ def refuse_what_cannot_run(config: TrainConfig, engine: str = "ours") -> None:
     if engine not in ENGINES:
         raise ConfigError(t(f"there is no engine {engine!r}; choose {', '.join(ENGINES)}.", f"没有名为 {engine!r} 的引擎，可选：{'、'.join(ENGINES)}。"))
     p = config.parallel
+    if engine == "torch" and p.gradient_sync == "naive":
+        raise ConfigError(t("torch's DDP always sends buckets: leave out --gradient-sync naive, or choose --engine ours.",
+                            "torch 的 DDP 总是按桶发送：请去掉 --gradient-sync naive，或改用 --engine ours。"))
     wanted = [f"--tp {p.tp}"] * (p.tp > 1) + [f"--pp {p.pp}"] * (p.pp > 1) + [f"--zero {p.zero}"] * (p.zero > 0)
     wanted += ["--sequence-parallel"] * p.sequence_parallel + [f"--virtual-stages {p.virtual_stages}"] * (p.virtual_stages > 1)
     wanted += [f"--precision {config.precision}"] * (config.precision != "fp32") + [f"--recompute {config.recompute}"] * (config.recompute != "none")

@@ -38,7 +38,11 @@ class Pending:
     def __init__(self, call: Call | None = None, works: tuple[Any, ...] = ()) -> None:
         self._call, self._works = call, works
         if call is not None and works:
-            works[-1].get_future().then(lambda _: setattr(call, "finished", time.perf_counter()))
+            works[-1].get_future().then(lambda _: self._arrived(time.perf_counter()))
+
+    def _arrived(self, at: float) -> None:
+        if self._call.finished is None:     # this may come, on another thread, after wait() has returned
+            self._call.finished = at
 
     def wait(self) -> None:
         """Block until the result may be used."""
@@ -46,8 +50,9 @@ class Pending:
             return
         self._call.wait_began = time.perf_counter()
         self._block()
-        self._call.wait_ended = time.perf_counter()
-        self._call.finished = self._call.finished or self._call.wait_ended
+        ended = time.perf_counter()
+        self._arrived(ended)
+        self._call.wait_ended = ended
 
     def _block(self) -> None:
         for work in self._works:

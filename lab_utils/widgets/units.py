@@ -1,9 +1,13 @@
-"""Numbers as a learner reads them: three significant digits and the unit that fits. GB is 10⁹ bytes."""
+"""Numbers as a learner reads them: three significant digits and the unit that fits. GB is 10⁹ bytes.
+
+Number and unit are joined by a no-break space, so that no line ends between them.
+"""
 
 from __future__ import annotations
 
 import math
 
+NO_BREAK = "\u00a0"
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
@@ -30,8 +34,8 @@ def percent(value: float) -> str:
     """A share of 1: 97 %, 0.34 %, and 100 % only for what is really 1."""
     shown = 100 * value
     if shown < 1:
-        return f"{digits(shown, 2)} %"
-    return f"{shown:.0f} %" if shown < 99 or value == 1 else f"{math.floor(10 * shown) / 10:.1f} %"
+        return f"{digits(shown, 2)}{NO_BREAK}%"
+    return f"{shown:.0f}{NO_BREAK}%" if shown < 99 or value == 1 else f"{math.floor(10 * shown) / 10:.1f}{NO_BREAK}%"
 
 
 def time_ticks(end_seconds: float, most: int = 6) -> list[tuple[float, str]]:
@@ -40,7 +44,7 @@ def time_ticks(end_seconds: float, most: int = 6) -> list[tuple[float, str]]:
     end = end_seconds / scale
     magnitude = 10 ** math.floor(math.log10(end / most))
     step = next(m * magnitude for m in (1, 2, 5, 10, 20) if end / (m * magnitude) < most)
-    return [(i * step / end, f"{i * step:.4g} {unit}") for i in range(math.floor(end / step) + 1)]
+    return [(i * step / end, f"{i * step:.4g}{NO_BREAK}{unit}") for i in range(math.floor(end / step) + 1)]
 
 
 def _unit(value: float, units: tuple[tuple[float, str], ...]) -> tuple[float, str]:
@@ -50,6 +54,6 @@ def _unit(value: float, units: tuple[tuple[float, str], ...]) -> tuple[float, st
 
 def _with_unit(value: float, units: tuple[tuple[float, str], ...]) -> str:
     if value == 0:
-        return f"0 {units[-1][1] if units is _BYTES else 's'}"
+        return f"0{NO_BREAK}{units[-1][1] if units is _BYTES else 's'}"
     scale, unit = _unit(value, units)
-    return f"{digits(value / scale)} {unit}"
+    return f"{digits(value / scale)}{NO_BREAK}{unit}"

@@ -136,7 +136,8 @@ def test_every_field_of_the_configuration_is_a_flag_with_help_in_both_languages(
 
 
 def test_estimate_on_a_named_gpu(tmp_path, capsys):
-    assert program.main(["estimate", "--preset", "llama3-8b", "--dp", "16", "--global-batch", "16", "--gpu", "H100-SXM", "--json", str(tmp_path / "e.json")]) == 0
+    flags = ["--preset", "llama3-8b", "--dp", "16", "--global-batch", "16", "--gpu", "H100-SXM"]
+    assert program.main(["estimate", *flags, "--json", str(tmp_path / "e.json")]) == 0
     assert "tokens/s" in capsys.readouterr().out
     report = Report.from_json((tmp_path / "e.json").read_text())
     assert report.parameters == 8_030_261_248

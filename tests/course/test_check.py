@@ -56,6 +56,9 @@ def test_hints_speak_the_readers_language():
     ("def f():\n    return [i for i in (1,)]", "def f():\n    return [i for i in (2,)]", False),
     ("class f:\n    def m(self):\n        return 1", "class f:\n    def m(self):\n        return 2", False),
     ("class f:\n    @property\n    def m(self):\n        return 1", "class f:\n    @property\n    def m(self):\n        return 2", False),
+    ("class f:\n    limit = 1", "class f:\n    limit = 2", False),
+    ("class g:\n    limit = 1\nclass f(g):\n    pass", "class g:\n    limit = 2\nclass f(g):\n    pass", False),
+    ("class f:\n    def m(self):\n        pass", "class f:\n    def n(self):\n        pass", False),
     ("def f():\n    return lambda: 1", "def f():\n    return lambda: 2", False),
     ("def f(n):\n    return n and f(n - 1)", "def f(n):\n    return n and f(n - 1)  # again", True),
 ])  # fmt: skip

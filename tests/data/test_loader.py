@@ -109,9 +109,16 @@ def test_the_background_thread_ends_when_iteration_is_left_early(text, seen):
         time.sleep(0.2)     # the queue is full and the thread waits to put
     batches.close()
     assert len(loader_threads()) == before
-    with pytest.raises(RuntimeError, match="a reader's own error"):
+
+
+def test_the_background_thread_ends_when_the_reader_fails(text):
+    def read() -> None:
         for _ in Loader(TrainConfig.of("tiny", seq=8, corpus=text, steps=1000)):
             raise RuntimeError("a reader's own error")
+
+    before = len(loader_threads())
+    with pytest.raises(RuntimeError, match="a reader's own error"):
+        read()
     assert len(loader_threads()) == before
 
 
@@ -140,8 +147,7 @@ def test_an_exception_in_the_thread_reaches_the_reader(text):
     loader.batch = failing
     steps = []
     with pytest.raises(OSError, match="the disk is gone"):
-        for batch in loader:
-            steps.append(batch.step)
+        steps.extend(batch.step for batch in loader)
     assert steps == [0, 1, 2]
     assert loader.state() == {"first_step": 3}
     assert not loader_threads()

@@ -157,6 +157,7 @@ def test_an_estimate_of_tiny_takes_two_milliseconds_at_most():
 
 
 def test_estimating_needs_no_torch():
-    code = "import sys; from lab_utils import TrainConfig, estimate; estimate(TrainConfig.of('llama3-70b', dp=64, global_batch=64)); print('torch' in sys.modules)"
+    run = "estimate(TrainConfig.of('llama3-70b', dp=64, global_batch=64))"
+    code = f"import sys; from lab_utils import TrainConfig, estimate; {run}; print('torch' in sys.modules)"
     house = Path(__file__).resolve().parents[2]
     assert subprocess.run([sys.executable, "-c", code], cwd=house, capture_output=True, text=True, check=True).stdout.strip() == "False"

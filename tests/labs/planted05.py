@@ -407,6 +407,15 @@ class WaitsForTheOneBefore(Right):
         super().arrived(number)
 
 
+class WaitsPastThePending(Right):
+    """Goes behind the back of Pending, which notes when it was waited for."""
+
+    def send(self):
+        super().send()
+        for work in self.sent[-1][1]._works:
+            work.wait()
+
+
 class ForwardOrder(Right):
     forward_order = True
 
@@ -626,6 +635,7 @@ WRONG = {
     ],
     "bucketed": [
         (BlocksInTheHook, "overlap.waited-early"), (WaitsForTheOneBefore, "overlap.waited-early"), (ForwardOrder, "buckets.order"),
+        (WaitsPastThePending, "overlap.waited-early"),
         (NeverFlushed, "buckets.unflushed"), (OnlyWhatIsComplete, "unused"), (WaitsForTheUnused, "unused"), (BucketsByArrival, "unused"),
         (NoDivision, "gradient.scale"), (DividesTwice, "gradient.scale"), (DividesByTwo, "gradient.scale"), (OneForAllAtTheEnd, "buckets.size"),
         (ClosesAfterTheLimit, "buckets.size"), (BucketedSync, "gradient.scale"),

@@ -97,6 +97,11 @@ def provoke(fault: str, culprit: int, world: int) -> Outcome:
     return Outcome(error, said, time.time() - happened[0], processes_left())
 
 
+def crowded() -> bool:
+    """Whether other work competes for the cores: a time then says little about us."""
+    return os.getloadavg()[0] > os.cpu_count()
+
+
 def processes_left() -> list[psutil.Process]:
     """Our descendants but for the two servers that Python itself keeps until we end."""
     def is_server(process: psutil.Process) -> bool:

@@ -4,7 +4,7 @@ import time
 
 import psutil
 import pytest
-from faults import ENVIRONMENT, REPOSITORY
+from faults import ENVIRONMENT, REPOSITORY, crowded
 from jupyter_client.manager import start_new_kernel
 
 
@@ -16,11 +16,13 @@ class Notebook:
 
     def run(self, cell, interrupt_at=None):
         """The cell's text output and its error message (or None); interrupts it when it prints `interrupt_at`."""
-        self.client.execute(cell)
+        request = self.client.execute(cell)
         text, error = "", None
         while True:
             message = self.client.get_iopub_msg(timeout=60)
             content = message["content"]
+            if message["parent_header"].get("msg_id") != request:
+                continue
             if message["msg_type"] == "stream":
                 text += content["text"]
                 if interrupt_at and interrupt_at in text:
@@ -38,7 +40,7 @@ class Notebook:
 @pytest.fixture(scope="module")
 def notebook():
     notebook = Notebook()
-    notebook.run("import os, time, torch, torch.distributed as dist\nfrom lab_utils.launch import launch")
+    notebook.run("import os, time, torch, torch.distributed as dist\nfrom lab_utils.launch import launch; launch(os.getpid, 2)")
     yield notebook
     family = notebook.family()
     assert family, "the server, which must not outlive its kernel"
@@ -71,7 +73,7 @@ def test_interrupt_and_run_again(notebook):
     cell = "def stuck():\n    print('in')\n    time.sleep(3600 * dist.get_rank())\n    dist.barrier()\nlaunch(stuck, 2)"
     _, error = notebook.run(cell, interrupt_at="[rank 1] in")
     assert error["ename"] == "KeyboardInterrupt"
-    assert time.time() - notebook.interrupted_at < 1
+    assert time.time() - notebook.interrupted_at < (3 if crowded() else 1), "IPython's own printing of the traceback included"
     assert len(notebook.family()) == before, "no rank remains"
     text, error = notebook.run("print(launch(dist.get_rank, 2))")
     assert (text, error) == ("[0, 1]\n", None)

@@ -15,12 +15,18 @@ from lab_utils.layout.refusals import refuse_what_cannot_run
     ({"virtual_stages": 2}, "--virtual-stages 2"),
 ])  # fmt: skip
 def test_layouts_and_formats(flags, named, monkeypatch):
-    for lang, works in (("en", "what runs: --dp"), ("zh", "目前可以运行")):
+    for lang, works in (("en", "what runs"), ("zh", "目前可以运行")):
         monkeypatch.setattr(i18n, "_chosen", lang)
         with pytest.raises(ConfigError) as refusal:
             train(TrainConfig.of("tiny", **flags))
         assert named in str(refusal.value)
         assert works in str(refusal.value)
+        assert "--precision fp32" in str(refusal.value).partition(works)[2]
+
+
+def test_torch_has_no_naive_way():
+    with pytest.raises(ConfigError, match="always sends buckets"):
+        train(TrainConfig.of("tiny", dp=2, gradient_sync="naive"), engine="torch")
 
 
 def test_engines():

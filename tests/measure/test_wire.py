@@ -13,7 +13,7 @@ from lab_utils.measure.wire import loopback_bytes
 pytestmark = pytest.mark.skipif(loopback_bytes() is None, reason="this system has no /proc/net/dev with a loopback interface")
 
 ELEMENTS = 12 * 2**17      # 6 MiB of fp32: other traffic on the interface does not matter beside it
-REPEATS = 5
+REPEATS = 3
 OPS = {"all_reduce": 2, "ring_all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}     # how many times (N−1)/N of the tensor
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from equality import Run, check_equal, runs_on_rank, together
+
 from lab_utils import Report, TrainConfig, launch, train
 from lab_utils.layout.parameters import parameter_count
 
@@ -61,7 +61,8 @@ VARIANTS = {      # what is changed, beside the number of ranks
 
 @pytest.fixture(scope="module")
 def one_process() -> dict[str, Run]:
-    cases = [(BASE.replace(**{k: v for k, v in change.items() if k not in ("micro_batch", "gradient_sync", "bucket_mib")}), "ours") for change in VARIANTS.values()]
+    of_the_model = ({k: v for k, v in change.items() if k not in ("micro_batch", "gradient_sync", "bucket_mib")} for change in VARIANTS.values())
+    cases = [(BASE.replace(**change), "ours") for change in of_the_model]
     return dict(zip(VARIANTS, together(cases, launch(runs_on_rank, 1, cases, threads=1)), strict=True))
 
 

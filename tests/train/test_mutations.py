@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
 from equality import Run, check_equal, runs_on_rank, together
+
 from lab_utils import TrainConfig, launch
 from lab_utils.launch import LaunchError
 

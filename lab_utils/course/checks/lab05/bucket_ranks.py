@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from ....config import ParallelConfig
@@ -88,6 +91,7 @@ class Facts:
     untouched: list[str]               # names of gradients that are still this rank's own
     calls: list[Sent]
     marks: list[float]                 # when each gradient came to be
+    first_wait: float                  # for any transfer, by whatever way
     first_call_holds_last_gradient: bool
     by_the_way: dict[str, int]
 
@@ -109,6 +113,22 @@ class BucketAxis(Axis):
     def __init__(self, axis: Axis) -> None:
         super().__init__(axis.name, axis.ranks, axis.rank, axis.group, axis.ledger)
         self.handed: list[Tensor] = []
+        self.waits: list[float] = []
+
+    @contextmanager
+    def watching_waits(self) -> Iterator[None]:
+        """Note each wait for a transfer, also one that goes past `Pending` and so past the ledger."""
+        wait = dist.Work.wait
+
+        def noted(work: dist.Work, *args: Any, **kwargs: Any) -> Any:
+            self.waits.append(time.perf_counter())
+            return wait(work, *args, **kwargs)
+
+        dist.Work.wait = noted
+        try:
+            yield
+        finally:
+            dist.Work.wait = wait
 
     def all_reduce(self, tensor: Tensor, *, purpose: str, reduction: str = "sum", label: str = "") -> Pending:
         self.handed.append(tensor.detach().clone().flatten())
@@ -137,7 +157,8 @@ def run_cases(answer: Any, cases: Sequence[Case], patience: float) -> None:
             model.zero_grad()
             axis.ledger.clear()
             axis.handed.clear()
-            with Transfers() as transfers:
+            axis.waits.clear()
+            with Transfers() as transfers, axis.watching_waits():
                 _loss(model, case, step, axis.rank).backward()
                 finish()
             saw(2 * number + step, _facts(model, case, step, axis, transfers))
@@ -173,7 +194,7 @@ def _facts(model: Model, case: Case, step: int, axis: BucketAxis, transfers: Tra
         rank=axis.rank, parameters=b.numel(), gradients=len(right), payload=sum(bytes_of), largest_parameter=max(bytes_of),
         error=((a - b).norm() / b.norm()).item(), worst_name=max(right, key=lambda name: (came[name] - right[name]).norm().item()),
         ratio=ratio, ratio_error=((a - ratio * b).norm() / (abs(ratio) * b.norm() + 1e-30)).item(), untouched=untouched,
-        calls=list(_sent(axis)), marks=[at for at, _, _ in marks],
+        calls=list(_sent(axis)), marks=[at for at, _, _ in marks], first_wait=min(axis.waits, default=float("inf")),
         first_call_holds_last_gradient=any(_holds(handed, own[marks[-1][2]].flatten() * scale) for scale in (1, 1 / case.ranks)), by_the_way=count,
     )  # fmt: skip
 

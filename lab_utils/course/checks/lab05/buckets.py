@@ -134,7 +134,7 @@ def _overlap(case: Case, f: Facts, where: str) -> Failure | None:
     if early < enough:
         return Failure("overlap.left-late", t("full buckets leave while the backward pass still makes gradients.",
                                               "反向传播还在产生梯度时，装满的桶就已发出。"), came, where)
-    if any(c.waited < f.last_gradient for c in f.calls):
+    if min(f.first_wait, *(c.waited for c in f.calls)) < f.last_gradient:
         return Failure("overlap.waited-early", t("nothing is waited for before the last gradient exists.",
                                                  "最后一个梯度出现之前，不等待任何一个桶。"), came, where)
     return None
