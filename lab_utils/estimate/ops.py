@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
-from ..config import TrainConfig
+from ..config import ModelConfig, TrainConfig
 from ..layout.parameters import parameter_shapes
 
 
@@ -27,11 +28,15 @@ class Op:
 
 def op_ledger(config: TrainConfig) -> list[Op]:
     """Forward-order list of operations of the whole model, for one micro-batch on one rank (tp = pp = 1)."""
-    return list(_ops(config))
+    return list(_ledger(config.model, config.micro_batch))
 
 
-def _ops(config: TrainConfig) -> Iterator[Op]:
-    model, tokens = config.model, config.micro_batch * config.model.seq
+@lru_cache(maxsize=64)      # tools price thousands of layouts of a few models
+def _ledger(model: ModelConfig, micro_batch: int) -> tuple[Op, ...]:
+    return tuple(_ops(model, micro_batch * model.seq))
+
+
+def _ops(model: ModelConfig, tokens: int) -> Iterator[Op]:
     shapes = parameter_shapes(model)
 
     def of(prefix: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ for its size, as libraries choose. Buckets leave in order, each as soon as its l
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from math import ceil, log2
 
 from ..config import Cluster, ConfigError, TrainConfig
@@ -43,34 +44,34 @@ class DataParallelStep:
     payload_bytes: int
     wire_bytes: int
 
-    @property
+    @cached_property
     def compute_seconds(self) -> float:
         """Forward, backward and optimizer: what the step takes with no wire at all."""
         return self.forward_seconds + self.backward_seconds + self.optimizer_seconds
 
-    @property
+    @cached_property
     def communication_seconds(self) -> float:
         """Seconds in which the wire is busy."""
         return sum(b.end_seconds - b.start_seconds for b in self.buckets)
 
-    @property
+    @cached_property
     def exposed_seconds(self) -> float:
         """Seconds after the backward pass in which the rank waits for the wire."""
         backward_end = self.forward_seconds + self.backward_seconds
         return max((b.end_seconds for b in self.buckets), default=backward_end) - backward_end if self.buckets else 0.0
 
-    @property
+    @cached_property
     def hidden_seconds(self) -> float:
         """Seconds of the wire's work that ran under the backward pass."""
         backward_end = self.forward_seconds + self.backward_seconds
         return sum(max(0.0, min(b.end_seconds, backward_end) - b.start_seconds) for b in self.buckets)
 
-    @property
+    @cached_property
     def step_seconds(self) -> float:
         """The whole step."""
         return self.compute_seconds + max(0.0, self.exposed_seconds)
 
-    @property
+    @cached_property
     def scaling_efficiency(self) -> float:
         """Throughput of N ranks ÷ N × the throughput of one rank with the same work per rank; 1 is perfect."""
         return self.compute_seconds / self.step_seconds
@@ -100,6 +101,9 @@ def all_reduce_seconds(payload_bytes: float, ranks: int, bytes_per_second: float
     ring = 2 * (ranks - 1) * (latency_seconds + payload_bytes / (ranks * bytes_per_second))
     trees = 2 * ceil(log2(ranks)) * latency_seconds + 2 * payload_bytes / bytes_per_second
     return min(ring, trees)
+
+
+_parameters = lru_cache(maxsize=64)(parameter_count)
 
 
 def data_parallel_step(config: TrainConfig, cluster: Cluster) -> DataParallelStep:
@@ -134,6 +138,6 @@ def data_parallel_step(config: TrainConfig, cluster: Cluster) -> DataParallelSte
 
     optimizer = 0.0
     if cluster.hbm_bytes_per_second:
-        optimizer = _OPTIMIZER_STEP_BYTES[config.optimizer] * parameter_count(config.model) / cluster.hbm_bytes_per_second
+        optimizer = _OPTIMIZER_STEP_BYTES[config.optimizer] * _parameters(config.model) / cluster.hbm_bytes_per_second
     payload = sum(b.bytes for b in buckets)
     return DataParallelStep(forward, m * one_backward, optimizer, tuple(buckets), payload, wire_bytes("all_reduce", payload, config.parallel.dp))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 
-from ..config import TrainConfig
+from ..config import ModelConfig, TrainConfig
 from ..layout.buckets import Bucket, assign_buckets
 from ..layout.parameters import parameter_shapes
 from ..layout.wire import wire_bytes
@@ -15,10 +16,15 @@ GRADIENT_BYTES = 4      # gradients are reduced in fp32; under bf16 autocast the
 
 def gradient_messages(config: TrainConfig) -> tuple[Bucket, ...]:
     """The all-reduces of one step in the order in which they leave: one per bucket, or one per gradient (naive)."""
-    numels = {name: prod(shape) for name, shape in parameter_shapes(config.model).items()}
-    if config.parallel.gradient_sync == "naive":
+    return _messages(config.model, None if config.parallel.gradient_sync == "naive" else config.parallel.bucket_bytes)
+
+
+@lru_cache(maxsize=64)      # tools price thousands of layouts of a few models
+def _messages(model: ModelConfig, bucket_bytes: int | None) -> tuple[Bucket, ...]:
+    numels = {name: prod(shape) for name, shape in parameter_shapes(model).items()}
+    if bucket_bytes is None:
         return tuple(Bucket((name,), (0,), numel) for name, numel in numels.items())
-    return assign_buckets(numels, config.parallel.bucket_bytes, GRADIENT_BYTES)
+    return assign_buckets(numels, bucket_bytes, GRADIENT_BYTES)
 
 
 def step_traffic(config: TrainConfig) -> tuple[Traffic, ...]:

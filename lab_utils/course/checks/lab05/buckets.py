@@ -125,7 +125,8 @@ def _times(case: Case, facts: list[Facts], where: str) -> Failure | None:
 def _overlap(case: Case, f: Facts, where: str) -> Failure | None:
     """Half of the buckets leave before the last gradient exists, and none is waited for; a branch that stays out holds up those behind it."""
     early, enough = sum(c.issued < f.last_gradient for c in f.calls), 1 if case.unused else len(f.calls) // 2
-    came = t(f"on rank {f.rank}: {f.trace()}", f"rank {f.rank} 上：{f.trace()}")
+    came = t(f"on rank {f.rank} {f.trace()} (● a gradient exists, ▶k bucket k leaves, ◼k it is waited for).",
+             f"rank {f.rank} 上：{f.trace()}（● 梯度出现，▶k 第 k 桶发出，◼k 开始等待它）。")
     if early < enough and f.first_call_holds_last_gradient:
         return Failure("buckets.order", t("bucket 0 holds the gradients that appear first: those of the last layer.",
                                           "第 0 桶装最先出现的梯度，即最后一层的梯度。"),

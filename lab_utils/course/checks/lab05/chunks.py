@@ -42,7 +42,7 @@ def judge(bounds: Any, numel: int, n: int, case: str) -> Failure | None:
         return Failure("chunks.type", t("a list of (begin, end) pairs of whole numbers.", "由 (begin, end) 整数对组成的列表。"), str(bounds), case)
     if len(bounds) != n:
         return Failure("chunks.count", t(f"exactly {n} chunks, one for each rank.", f"恰好 {n} 块，每个 rank 一块。"),
-                       t(f"{len(bounds)}: {_short(bounds)}.", f"{len(bounds)} 块：{_short(bounds)}。"), case)
+                       t(f"{len(bounds)} chunks: {_short(bounds)}.", f"{len(bounds)} 块：{_short(bounds)}。"), case)
     ends = [0, *(end for _, end in bounds)]
     if [begin for begin, _ in bounds] != ends[:-1] or ends[-1] != numel or any(end < begin for begin, end in bounds):
         return Failure("chunks.cover", t(f"chunks from 0 to {numel:,}, each beginning where the one before ended.", f"各块从 0 到 {numel:,} 首尾相接。"),
