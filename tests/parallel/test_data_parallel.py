@@ -166,7 +166,8 @@ def slow_link_on_rank(config: TrainConfig, bytes_per_second: float) -> dict:
     time.sleep(0.15)
     for p in pending:
         p.wait()
-    return {"issued": issued, "seconds": time.perf_counter() - began, "sums": [x.unique().tolist() for x in tensors], "exposed": mesh.ledger.exposed_seconds(), "hidden": mesh.ledger.hidden_seconds()}
+    return {"issued": issued, "seconds": time.perf_counter() - began, "sums": [x.unique().tolist() for x in tensors],
+            "exposed": mesh.ledger.exposed_seconds(), "hidden": mesh.ledger.hidden_seconds()}  # fmt: skip
 
 
 def test_a_slow_link_carries_one_message_after_the_other():

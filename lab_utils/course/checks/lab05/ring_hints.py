@@ -68,9 +68,9 @@ HINTS: dict[str, Ladder] = {
     "uneven": (
         ("It works as long as N divides the number of elements, and not otherwise.",
          "元素数能被 N 整除时正确，否则出错。"),
-        ("Chunks differ by one element, so the buffer that receives must be as long as the chunk that arrives, not the one that "
-         "leaves.",
-         "各块大小可能相差一个元素，所以接收缓冲区要与收到的块等长，而不是与发出的块等长。"),
+        ("There are N chunks for any number of elements, and they may differ by one element. The buffer that receives must be as long "
+         "as the chunk that arrives, not the one that leaves.",
+         "无论有多少元素，都要切成 N 块，而各块大小可能相差 1。接收缓冲区要与收到的块等长，而不是与发出的块等长。"),
         ("Take both slices from chunk_bounds, which always gives N (torch.chunk may give fewer), and make incoming with "
          "torch.empty_like(the chunk that arrives).",
          "两个切片都取自 chunk_bounds，它总是给出 N 块（torch.chunk 可能更少）；用 torch.empty_like（要收到的那一块）创建 incoming。"),
