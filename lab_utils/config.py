@@ -129,7 +129,7 @@ class ParallelConfig:
     virtual_stages: int = _flag(1, "model chunks per pipeline rank", "每个流水线进程持有的模型段数")
     gradient_sync: GradientSync = _flag("bucketed", "one all-reduce per bucket, overlapped, or one per gradient",
                                         "梯度同步方式：分桶并重叠，或逐个梯度 all-reduce")
-    bucket_mib: float = _flag(1.0, "size of a gradient bucket in MiB", "梯度桶大小（MiB）")
+    bucket_mib: float = _flag(4.0, "size of a gradient bucket in MiB", "梯度桶大小（MiB）")
 
     def __post_init__(self) -> None:
         _check_choices(self)

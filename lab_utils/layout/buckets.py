@@ -18,14 +18,17 @@ def assign_buckets(numels: Mapping[str, int], bucket_bytes: int, element_bytes: 
     """Fill buckets in the reverse of the forward order, because that is (nearly) the order in which gradients appear.
 
     `numels`: parameter name → elements, in forward order. A bucket is closed as soon as it holds `bucket_bytes` or
-    more, so a parameter is never split and every bucket but the last is at least that large (Li et al. 2020, "PyTorch
-    Distributed", section 3.2.3).
+    more, so every bucket but the last is at least that large (Li et al. 2020, "PyTorch Distributed", section 3.2.3). A
+    gradient that reaches `bucket_bytes` alone travels alone, so that it needs no copying; a parameter is never split.
     """
     buckets: list[Bucket] = []
     names: list[str] = []
     offsets: list[int] = []
     filled = 0
     for name, numel in reversed(list(numels.items())):
+        if numel * element_bytes >= bucket_bytes:
+            buckets.append(Bucket((name,), (0,), numel))
+            continue
         names.append(name)
         offsets.append(filled)
         filled += numel

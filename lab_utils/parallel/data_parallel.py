@@ -74,16 +74,17 @@ class NaiveSync(GradientSync):
 class BucketedSync(GradientSync):
     """Flat buckets that leave in order, each as soon as its last gradient exists; waited for only at the end.
 
-    Invariants: once a gradient has appeared, `parameter.grad` is a view of its bucket, so nothing is copied back.
-    Buckets leave in the same order on every rank, or the ranks would add up different buckets.
+    Invariants: once a gradient has appeared, `parameter.grad` is a view of its bucket, so nothing is copied back; one
+    that has a bucket to itself is that bucket, so nothing is copied at all. Buckets leave in the same order on every
+    rank, or the ranks would add up different buckets.
     """
 
     def __init__(self, model: nn.Module, axis: Axis, bucket_bytes: int) -> None:
         super().__init__(model, axis)
         first = next(iter(self.parameters.values()))
         self.layout = assign_buckets({name: p.numel() for name, p in self.parameters.items()}, bucket_bytes, first.element_size())
-        self.buffers = [torch.zeros(bucket.numel, dtype=first.dtype, device=first.device) for bucket in self.layout]
-        self.views = {name: view for bucket, buffer in zip(self.layout, self.buffers, strict=True) for name, view in self._cut(bucket, buffer)}
+        self.buffers = {i: torch.zeros(bucket.numel, dtype=first.dtype, device=first.device) for i, bucket in enumerate(self.layout) if len(bucket.names) > 1}
+        self.views = {name: view for i, buffer in self.buffers.items() for name, view in self._cut(self.layout[i], buffer)}
         self.bucket_of = {name: i for i, bucket in enumerate(self.layout) for name in bucket.names}
         self._begin_step()
         for name, parameter in self.parameters.items():
@@ -117,28 +118,31 @@ class BucketedSync(GradientSync):
             self._send_full_buckets()
 
     def _move_into_bucket(self, name: str, parameter: Tensor) -> None:
-        view = self.views[name]
-        if parameter.grad is not view:
+        view = self.views.get(name)
+        if view is None:
+            parameter.grad = parameter.grad.contiguous()
+        elif parameter.grad is not view:
             view.copy_(parameter.grad)
             parameter.grad = view
 
     def _send_full_buckets(self) -> None:
         while len(self.pending) < len(self.layout) and not self.missing[len(self.pending)]:
             number = len(self.pending)
-            self.pending.append(self.axis.all_reduce(self.buffers[number], purpose="gradient", label=f"bucket {number}"))
+            whole = self.buffers[number] if number in self.buffers else self.parameters[self.layout[number].names[0]].grad
+            self.pending.append(self.axis.all_reduce(whole, purpose="gradient", label=f"bucket {number}"))
 
     def finish(self) -> None:
         for name in {name for names in self.missing for name in names}:
             parameter = self.parameters[name]
             if parameter.grad is None:      # took no part in this rank's loss: its share of the sum is 0
-                parameter.grad = self.views[name].zero_()
+                parameter.grad = self.views[name].zero_() if name in self.views else torch.zeros_like(parameter)
             self.missing[self.bucket_of[name]].discard(name)
         self._send_full_buckets()
         for pending in self.pending:
             pending.wait()
 
     def extra_buffers(self) -> list[Tensor]:
-        return self.buffers
+        return list(self.buffers.values())
 
 
 def data_parallel(model: nn.Module, axis: Axis, *, gradient_sync: str = "bucketed", bucket_bytes: int = 2**20) -> GradientSync:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import median
-
 import pytest
 
 from lab_utils import ParallelConfig, TrainConfig, launch
@@ -12,8 +10,8 @@ from lab_utils.measure.wire import loopback_bytes
 
 pytestmark = pytest.mark.skipif(loopback_bytes() is None, reason="this system has no /proc/net/dev with a loopback interface")
 
-ELEMENTS = 12 * 2**17      # 6 MiB of fp32: other traffic on the interface does not matter beside it
-REPEATS = 3
+ELEMENTS = 12 * 2**17      # 6 MiB of fp32
+REPEATS = 3                # other programs use the interface too, and can only add to it: the least of these is ours
 OPS = {"all_reduce": 2, "ring_all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}     # how many times (N−1)/N of the tensor
 
 
@@ -59,7 +57,7 @@ def test_collectives(n):
     for op, shares in OPS.items():
         claimed = sum(rank[op][0][1] for rank in by_rank)
         assert claimed == pytest.approx(n * shares * (n - 1) / n * 4 * ELEMENTS, rel=1e-4)
-        seen = median(seen for seen, _ in by_rank[0][op])
+        seen = min(seen for seen, _ in by_rank[0][op])
         print(f"{n} ranks, {op}: loopback {seen:,} bytes, ledger {claimed:,}, {seen / claimed - 1:+.2%}")
         assert abs(seen / claimed - 1) <= 0.05
 
@@ -98,7 +96,7 @@ def test_training(dp):
     by_rank = launch(training_on_rank, dp, config, threads=1)
     for name in by_rank[0]:
         claimed = sum(rank[name][0][1] for rank in by_rank)
-        seen = median(seen for seen, _ in by_rank[0][name])
+        seen = min(seen for seen, _ in by_rank[0][name])
         print(f"dp {dp}, {name}: loopback {seen:,} bytes in 2 steps, ledger {claimed:,}, {seen / claimed - 1:+.2%}")
         assert abs(seen / claimed - 1) <= 0.05
 

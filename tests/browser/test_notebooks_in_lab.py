@@ -1,0 +1,263 @@
+"""The course's notebooks as a learner meets them: in JupyterLab, by keyboard, carelessly, in both languages."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import nbformat
+import psutil
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from harness import REPOSITORY, Lab, Notebook
+from playwright.sync_api import Locator, expect
+
+_CELLS = "window.jupyterapp.shell.currentWidget.content.widgets"
+_WHOLE = {"width": 1280, "height": 1600}
+
+
+@pytest.fixture(scope="module")
+def course(lab: Lab) -> Iterator[Lab]:
+    """The built lessons and labs, in a JupyterLab that draws all cells and not only those in sight."""
+    for room in ("lessons", "labs"):
+        shutil.copytree(REPOSITORY / room, lab.root / room, ignore=shutil.ignore_patterns("source", ".ipynb_checkpoints"))
+    setting = lab.root / ".jupyter/settings/@jupyterlab/notebook-extension/tracker.jupyterlab-settings"
+    setting.parent.mkdir(parents=True, exist_ok=True)
+    setting.write_text('{"windowingMode": "none"}')
+    yield lab
+    setting.unlink()
+
+
+@pytest.fixture(scope="module")
+def start(course: Lab) -> Iterator[Notebook]:
+    """Page 00 in English, run once."""
+    yield from _learned(course, "lessons/en/00_start.ipynb")
+
+
+@pytest.fixture(scope="module")
+def lesson(course: Lab) -> Iterator[Notebook]:
+    """Lesson 05 in Chinese, run once."""
+    yield from _learned(course, "lessons/zh/05_data_parallelism.ipynb")
+
+
+def _learned(course: Lab, path: str) -> Iterator[Notebook]:
+    notebook = course.open(path, viewport=_WHOLE)
+    notebook.run_all(timeout_ms=240_000)
+    yield notebook
+    notebook.page.close()
+
+
+def cell(notebook: Notebook, name: str) -> Locator:
+    """The cell that the source calls `name`."""
+    index = notebook.page.evaluate(f"name => {_CELLS}.findIndex(cell => cell.model.id === name)", name)
+    assert index >= 0, f"no cell {name}"
+    return notebook.page.locator(".jp-WindowedPanel-viewport > .jp-Cell").nth(index)
+
+
+def run_cell(notebook: Notebook, name: str, wait: bool = True) -> None:
+    """Run one cell; without `wait` return while it runs."""
+    notebook.page.evaluate(f"""([name, wait]) => {{ const notebook = window.jupyterapp.shell.currentWidget.content;
+        notebook.deselectAll(); notebook.activeCellIndex = {_CELLS}.findIndex(cell => cell.model.id === name);
+        const done = window.jupyterapp.commands.execute('notebook:run-cell'); return wait ? done : null; }}""", [name, wait])  # fmt: skip
+
+
+def outputs(notebook: Notebook, name: str) -> list[dict[str, Any]]:
+    return notebook.page.evaluate(f"name => {_CELLS}.find(cell => cell.model.id === name).model.sharedModel.outputs", name)
+
+
+def printed(notebook: Notebook, name: str) -> str:
+    """What the cell printed, or the text form of what it displayed."""
+    parts = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in outputs(notebook, name)]
+    return "".join("".join(part) for part in parts)
+
+
+def kernel_process(notebook: Notebook) -> psutil.Process:
+    """The notebook's kernel, as the system sees it."""
+    pid = notebook.page.evaluate("""async () => { const kernel = window.jupyterapp.shell.currentWidget.context.sessionContext.session.kernel;
+        const reply = await kernel.requestExecute({ code: '', user_expressions: { pid: '__import__("os").getpid()' } }).done;
+        return Number(reply.content.user_expressions.pid.data['text/plain']); }""")
+    return psutil.Process(pid)
+
+
+def until(condition: Any, seconds: float, what: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.05)
+
+
+def fonts(notebook: Notebook, element: Locator) -> set[str]:
+    """The font families that really drew the element's text."""
+    element.evaluate("element => element.setAttribute('data-measured', '')")
+    session = notebook.page.context.new_cdp_session(notebook.page)
+    for domain in ("DOM", "CSS"):
+        session.send(f"{domain}.enable")
+    root = session.send("DOM.getDocument")["root"]["nodeId"]
+    node = session.send("DOM.querySelector", {"nodeId": root, "selector": "[data-measured]"})["nodeId"]
+    found = session.send("CSS.getPlatformFontsForNode", {"nodeId": node})["fonts"]
+    session.detach()
+    element.evaluate("element => element.removeAttribute('data-measured')")
+    return {font["familyName"] for font in found}
+
+
+@pytest.mark.parametrize("name", ["start", "lesson"])
+def test_runs_without_an_error_and_looks_as_it_should(request, name):
+    notebook: Notebook = request.getfixturevalue(name)
+    page = notebook.page
+    expect(page.locator(".js-plotly-plot .main-svg .trace").first).to_be_attached()
+    assert page.locator(".js-plotly-plot").count() == page.locator(".js-plotly-plot:has(.trace)").count() == {"start": 1, "lesson": 2}[name]
+    folded = page.evaluate(f"() => {_CELLS}.filter(cell => (cell.model.getMetadata('tags') ?? []).includes('hide-input')).map(cell => cell.model.id)")
+    assert len(folded) >= 4
+    for hidden in folded:
+        expect(cell(notebook, hidden).locator(".cm-content")).to_be_hidden()
+    stars = page.evaluate("""() => [...document.querySelectorAll('.jp-RenderedMarkdown')].map(prose => { const copy = prose.cloneNode(true);
+        copy.querySelectorAll('code, pre, mjx-container').forEach(part => part.remove()); return copy.textContent; }).filter(text => text.includes('*'))""")
+    assert not stars, "emphasis that was not understood"
+    results = Axe().run(page, context=".jp-OutputArea-output").response
+    assert [(v["id"], [node["html"][:200] for node in v["nodes"]]) for v in results["violations"]] == []
+    assert {"label", "color-contrast", "svg-img-alt"} & {rule["id"] for rule in results["passes"]}, "axe looked at the outputs"
+    notebook.watched.assert_quiet()
+
+
+def test_chinese_is_drawn_with_chinese_glyphs(lesson):
+    question = cell(lesson, "predict-ring").locator(".widget-html-content b").first
+    expect(question).to_have_text("你的预测")
+    legend = cell(lesson, "trace").locator(".legendtext", has_text="等待中")
+    for element in (question, legend):
+        drawn = fonts(lesson, element)
+        assert drawn, "the element has text"
+        assert all(any(mark in family for mark in ("CJK", "WenQuanYi", "PingFang", "YaHei", "Hei", "Song")) for family in drawn), drawn
+
+
+def test_a_quiz_answers_back_by_keyboard_in_chinese(lesson):
+    quiz = cell(lesson, "ask-collectives")
+    options = quiz.get_by_role("radio")
+    expect(quiz.get_by_role("status")).to_have_count(0)
+    active = lesson.page.evaluate("() => window.jupyterapp.shell.currentWidget.content.activeCellIndex")
+    options.first.focus()
+    options.first.press("Space")
+    expect(quiz.get_by_role("status")).to_contain_text("✗ 不对。 大家手里都是 rank 0 的数。")
+    lesson.page.keyboard.press("ArrowDown")
+    lesson.page.keyboard.press("ArrowDown")
+    expect(options.nth(2)).to_be_checked()
+    expect(quiz.get_by_role("status")).to_contain_text("✓ 正确。")
+    assert lesson.page.evaluate("() => window.jupyterapp.shell.currentWidget.content.activeCellIndex") in (active, _index(lesson, "ask-collectives"))
+
+
+def _index(notebook: Notebook, name: str) -> int:
+    return notebook.page.evaluate(f"name => {_CELLS}.findIndex(cell => cell.model.id === name)", name)
+
+
+def test_a_quiz_answers_back_in_english(start):
+    quiz = cell(start, "ask-compare")
+    quiz.get_by_role("radio").nth(1).focus()
+    quiz.get_by_role("radio").nth(1).press("Space")
+    expect(quiz.get_by_role("status")).to_contain_text("✓ Right. Yes. Bytes are counted")
+
+
+def test_a_changed_prediction_is_what_reveal_prints(start):
+    question = cell(start, "predict-launch")
+    assert "You predicted: 4: each added one" in printed(start, "launch")
+    expect(question.get_by_role("radio").nth(2)).to_be_checked()
+    question.get_by_role("radio").nth(2).focus()
+    start.page.keyboard.press("ArrowUp")
+    start.page.keyboard.press("ArrowUp")
+    expect(question.get_by_role("radio").first).to_be_checked()
+    run_cell(start, "launch")
+    assert "You predicted: 0: each rank changed a copy of its own" in printed(start, "launch")
+    assert "(as you predicted)" in printed(start, "launch")
+    run_cell(start, "predict-launch")
+    expect(question.get_by_role("radio").first).to_be_checked()
+
+
+def test_a_number_is_predicted_by_typing(start):
+    box = cell(start, "predict-bytes").get_by_role("spinbutton")
+    box.fill("1895700")
+    box.press("Tab")
+    run_cell(start, "report")
+    assert "exactly as you predicted" in printed(start, "report")
+
+
+def test_the_tool_is_there_and_its_slider_moves(lesson):
+    tool = cell(lesson, "tool").locator(".explorer")
+    slider, pictures = tool.get_by_label("rank 数 N", exact=True), tool.get_by_role("img")
+    before = pictures.nth(1).get_attribute("aria-label")
+    slider.focus()
+    slider.press("ArrowRight")
+    expect(pictures.nth(1)).not_to_have_attribute("aria-label", before)
+    assert pictures.nth(1).get_attribute("aria-label").startswith("8 个 rank")
+
+
+def test_running_everything_again_works(start):
+    start.run_all()
+    assert "ranks: 2" in printed(start, "first-run")
+    start.watched.assert_quiet()
+
+
+def test_a_late_cell_first_is_a_plain_error_and_never_a_hang(course):
+    notebook = course.open("lessons/en/05_data_parallelism.ipynb", viewport=_WHOLE)
+    run_cell(notebook, "faults")
+    error = outputs(notebook, "faults")[-1]
+    assert (error["output_type"], error["ename"]) == ("error", "NameError")
+    notebook.page.close()
+
+
+@pytest.mark.parametrize(("lang", "says"), [("en", "This part is still to be written"), ("zh", "这一部分还没有写")])
+def test_the_students_lab_stops_kindly_at_the_first_exercise(course, lang, says):
+    notebook = course.open(f"labs/{lang}/05_data_parallelism.ipynb", viewport=_WHOLE)
+    with pytest.raises(AssertionError, match="."):
+        notebook.run_all()
+    stopped = notebook.page.evaluate(f"() => {_CELLS}.filter(cell => cell.model.type === 'code' && cell.model.executionCount === null).length")
+    print(outputs(notebook, "chunk-bounds"), outputs(notebook, "chunk-bounds-check"), stopped)
+    assert says
+    notebook.page.close()
+
+
+_CARELESS = {
+    "short": "from lab_utils import launch\n\ndef hello():\n    return 1\n\nprint(launch(hello, 2))",
+    "long": "def sleeper():\n    import time\n    time.sleep(120)\n\nlaunch(sleeper, 2)",
+    "training": "from lab_utils import TrainConfig, train\nreport = train(TrainConfig.of('tiny', dp=2, steps=100_000))",
+}
+
+
+@pytest.fixture
+def careless(lab: Lab) -> Iterator[Notebook]:
+    """A small notebook with cells that take long; its first has run."""
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    cells = [nbformat.v4.new_code_cell(source, id=name) for name, source in _CARELESS.items()]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), lab.root / "careless.ipynb")
+    notebook = lab.open("careless.ipynb")
+    run_cell(notebook, "short")
+    assert "[1, 1]" in printed(notebook, "short")
+    yield notebook
+    notebook.page.close()
+
+
+def test_an_interrupted_run_leaves_no_rank_and_the_next_one_works(careless):
+    kernel = kernel_process(careless)
+    idle = set(kernel.children(recursive=True))
+    for name in ("long", "training"):
+        run_cell(careless, name, wait=False)
+        until(lambda: len(set(kernel.children(recursive=True)) - idle) >= 2, 20, f"two ranks of {name}")
+        time.sleep(0.5)
+        ranks = set(kernel.children(recursive=True)) - idle
+        careless.page.evaluate("() => window.jupyterapp.commands.execute('notebook:interrupt-kernel')")
+        until(lambda ranks=ranks: not any(rank.is_running() for rank in ranks), 10, f"the ranks of {name} have ended")
+        until(lambda name=name: outputs(careless, name) and outputs(careless, name)[-1]["output_type"] == "error", 10, "the cell has ended")
+        assert outputs(careless, name)[-1]["ename"] == "KeyboardInterrupt"
+        run_cell(careless, "short")
+        assert "[1, 1]" in printed(careless, "short")
+
+
+def test_no_process_outlives_its_kernel(careless):
+    kernel = kernel_process(careless)
+    idle = set(kernel.children(recursive=True))
+    assert idle, "the forkserver"
+    run_cell(careless, "long", wait=False)
+    until(lambda: len(set(kernel.children(recursive=True)) - idle) >= 2, 20, "two ranks")
+    family = kernel.children(recursive=True)
+    careless.page.evaluate("() => window.jupyterapp.shell.currentWidget.context.sessionContext.shutdown()")
+    _, alive = psutil.wait_procs([kernel, *family], timeout=15)
+    assert not alive
