@@ -40,13 +40,15 @@ def trace_figure(traces: Mapping[str, Sequence[tuple[float, str, str]]]) -> go.F
 
 
 def curves_figure(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], x_title: str, y_title: str, log_x: bool = False) -> go.Figure:
-    """Named curves (name → (x, y)) with a mark at every computed point; each is labelled at its last point."""
+    """Named curves (name → (x, y)) with a mark at every computed point; a logarithmic x has its ticks at those points."""
     import plotly.graph_objects as go
 
     colours, dashes = (DARK, "#c45a00", "#5f8f3f", "#8a6fb0"), ("solid", "dash", "dot", "dashdot")
     figure = go.Figure()
     for i, (name, (x, y)) in enumerate(curves.items()):
         figure.add_scatter(x=list(x), y=list(y), name=name, mode="lines+markers", line=dict(color=colours[i % 4], dash=dashes[i % 4]))
-    figure.update_xaxes(title_text=x_title, type="log" if log_x else "linear").update_yaxes(title_text=y_title)
+    figure.update_xaxes(title_text=x_title).update_yaxes(title_text=y_title)
+    if log_x:
+        figure.update_xaxes(type="log", tickvals=sorted({at for x, _ in curves.values() for at in x}))
     legend, margin = dict(orientation="h", y=1.15), dict(l=70, r=20, t=30, b=60)
     return figure.update_layout(template="simple_white", font_family=FONT, height=360, legend=legend, margin=margin)
