@@ -111,6 +111,7 @@ _CHINESE = {
     "job": "整个任务", "memory": "内存", "traffic": "通信", "time": "时间", "FLOPs": "浮点运算量",
     "parameters": "参数", "gradients": "梯度", "optimizer": "优化器状态", "activations": "激活值", "weight_copies": "权重副本", "gathered": "聚合的参数",
     "buckets": "桶的额外占用", "temporary": "临时张量", "peak": "峰值",
+    "gradient": "梯度", "parameter": "参数", "activation": "激活值", "control": "控制", "calls": "次数", "bytes": "数据量", "wire_bytes": "实发字节数",
     "compute": "计算", "communication": "暴露的通信", "bubble": "气泡", "data": "数据", "step": "一步", "hidden": "隐藏的通信",
 }  # fmt: skip
 
@@ -127,7 +128,8 @@ class Row(NamedTuple):
     @property
     def label(self) -> str:
         """Group and term in the reader's language."""
-        return t(f"{self.group} · {self.term}", f"{_CHINESE[self.group]} · {_CHINESE.get(self.term, self.term)}")
+        words = [self.term] if self.term in _CHINESE else self.term.split(" ")
+        return t(f"{self.group} · {self.term}", f"{_CHINESE[self.group]} · {' '.join(_CHINESE.get(word, word) for word in words)}")
 
     @property
     def error(self) -> float | None:

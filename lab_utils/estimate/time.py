@@ -92,7 +92,7 @@ def ring_bandwidth(cluster: Cluster, ranks: int) -> tuple[float, float]:
 def all_reduce_seconds(payload_bytes: float, ranks: int, bytes_per_second: float, latency_seconds: float) -> float:
     """Seconds of an all-reduce of `payload_bytes` over `ranks`: the faster of two algorithms.
 
-    Ring: 2(N−1) steps, each a latency and one chunk of B/N (Patarasu and Yuan 2009; Thakur et al. 2005, section 4.4).
+    Ring: 2(N−1) steps, each a latency and one chunk of B/N (Patarasuk and Yuan 2009; Thakur et al. 2005, section 4.4).
     Two trees, pipelined: 2⌈log₂N⌉ latencies and 2B on the wire (Sanders, Speck and Träff 2009): more bytes, far fewer
     steps, so it wins for small messages on many ranks.
     """

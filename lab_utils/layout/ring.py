@@ -2,7 +2,7 @@
 
 N ranks stand in a circle and cut a tensor into N chunks. In N−1 steps each chunk travels once around the circle and
 collects every rank's contribution (reduce-scatter: rank r ends with the whole sum of chunk r); N−1 more steps pass
-the finished chunks on (all-gather). Patarasu and Yuan 2009, "Bandwidth optimal all-reduce algorithms", section 3.
+the finished chunks on (all-gather). Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of workstations".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Bytes on the wire: what one rank sends for a collective done with a ring.
 
-A ring is bandwidth-optimal (Patarasu and Yuan 2009, theorem 1), so these are also the least that any algorithm sends.
+A ring is bandwidth-optimal (Patarasuk and Yuan 2009), so these are also the least that any algorithm sends.
 """
 
 from __future__ import annotations

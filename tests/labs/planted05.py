@@ -212,6 +212,16 @@ def ring_returns_a_new_tensor(tensor, axis, combine):
     return result
 
 
+def ring_gives_new_chunks_a_name(tensor, axis, combine):
+    flat, n, r = tensor.view(-1), axis.size, axis.rank
+    chunks = [flat[begin:end] for begin, end in chunk_bounds(flat.numel(), n)]
+    for step in range(2 * (n - 1)):
+        theirs = (r - step - 1) % n
+        incoming = torch.empty_like(chunks[theirs])
+        axis.exchange(chunks[(r - step) % n], (r + 1) % n, incoming, (r - 1) % n, purpose="gradient")
+        chunks[theirs] = combine(chunks[theirs], incoming) if step < n - 1 else incoming
+
+
 def ring_pads(tensor, axis, combine):
     n = axis.size
     padded = torch.cat([tensor.flatten(), tensor.new_ones(-tensor.numel() % n)])
@@ -433,6 +443,17 @@ class NeverFlushed(Right):
             super().arrived(number)
 
 
+class SumsStayInTheBuffers(Right):
+    """Everything travels on time, and nothing is written back."""
+
+    def finish(self):
+        while len(self.sent) < len(self.buckets):
+            self.send()
+        for _, pending in self.sent:
+            pending.wait()
+        self.begin()
+
+
 class OnlyWhatIsComplete(Right):
     """A bucket with a parameter that was not used is never sent."""
 
@@ -629,14 +650,16 @@ WRONG = {
     "ring_all_reduce": [
         (ring_gather_and_sum, "ring.neighbours"), (ring_whole_buffer, "ring.bytes"), (ring_off_by_one, "value"), (ring_second_half_off_by_one, "value"),
         (ring_with_torch_chunk, "uneven"), (ring_receives_into_the_wrong_length, "uneven"), (ring_skips_a_step_when_empty, "few"),
-        (ring_reduce_scatter_only, "ring.half"), (ring_always_adds, "combine"), (ring_returns_a_new_tensor, "ring.in-place"), (ring_pads, "ring.bytes"),
+        (ring_reduce_scatter_only, "ring.half"), (ring_always_adds, "combine"), (ring_returns_a_new_tensor, "ring.in-place"),
+        (ring_gives_new_chunks_a_name, "ring.in-place"), (ring_pads, "ring.bytes"),
         (ring_only_for_two, "value"), (ring_by_doubling, "ring.neighbours"), (ring_with_a_bit_mask, "any-n"), (ring_around_a_hub, "ring.neighbours"),
         (ring_calls_all_reduce, "ring.only-exchange"), (ring_goes_around_the_axis, "ring.only-exchange"), (ring_one_rank_stops_early, "hung"),
     ],
     "bucketed": [
         (BlocksInTheHook, "overlap.waited-early"), (WaitsForTheOneBefore, "overlap.waited-early"), (ForwardOrder, "buckets.order"),
         (WaitsPastThePending, "overlap.waited-early"),
-        (NeverFlushed, "buckets.unflushed"), (OnlyWhatIsComplete, "unused"), (WaitsForTheUnused, "unused"), (BucketsByArrival, "unused"),
+        (NeverFlushed, "buckets.unflushed"), (SumsStayInTheBuffers, "buckets.not-returned"),
+        (OnlyWhatIsComplete, "unused"), (WaitsForTheUnused, "unused"), (BucketsByArrival, "unused"),
         (NoDivision, "gradient.scale"), (DividesTwice, "gradient.scale"), (DividesByTwo, "gradient.scale"), (OneForAllAtTheEnd, "buckets.size"),
         (ClosesAfterTheLimit, "buckets.size"), (BucketedSync, "gradient.scale"),
         (SendsAllInFinish, "overlap.left-late"), (Naive, "buckets.count"), (NaiveAfterBackward, "buckets.count"), (NeverWaits, "overlap.never-waited"),

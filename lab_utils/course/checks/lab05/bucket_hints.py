@@ -29,6 +29,14 @@ HINTS: dict[str, Ladder] = {
         ("After the loop that makes buckets, keep the one that is not full; a bucket is ready when all its own gradients exist.",
          "划分桶的循环结束后，别丢掉没满的那一个；一个桶只要自己的梯度齐了就该发出。"),
     ),
+    "buckets.not-returned": (
+        ("Every gradient travelled, and yet the optimizer would see the old ones.",
+         "梯度都传过了，优化器看到的却还是旧的。"),
+        ("all_reduce changes the buffer that you gave it; parameter.grad changes only if it is a view of that buffer, or is written.",
+         "all_reduce 改写的是你交给它的缓冲区；parameter.grad 只有是这个缓冲区的视图，或者被写入，才会改变。"),
+        ("In finish(), after wait(): copy each part of the buffer into its parameter.grad, or let parameter.grad be that part.",
+         "在 finish() 里、wait() 之后：把缓冲区的每一段拷进对应的 parameter.grad，或让 parameter.grad 就是那一段。"),
+    ),
     "gradient.scale": (
         ("The direction is right, the length is not.",
          "方向正确，大小不对。"),

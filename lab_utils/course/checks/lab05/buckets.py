@@ -73,6 +73,10 @@ def _values(case: Case, facts: list[Facts], where: str) -> Failure | None:
         times = f"{worst.ratio:.3g}" if worst.ratio >= 1 else f"1/{1 / worst.ratio:.3g}"
         kind = "gradient.scale"
         came = t(f"on rank {rank} they are {times} × the mean (N = {case.ranks}).", f"rank {rank} 上是平均值的 {times} 倍（N = {case.ranks}）。")
+    elif worst.untouched and sum(c.bytes for c in worst.calls) == worst.payload:
+        kind = "buckets.not-returned"
+        came = t(f"all of them travelled, but the sum never came back: rank {rank} still has its own in {', '.join(worst.untouched)}.",
+                 f"梯度都发出去了，但求得的和没有写回：rank {rank} 上 {'、'.join(worst.untouched)} 仍是自己的值。")
     elif worst.untouched:
         kind = "buckets.unflushed"
         came = t(f"these never travelled, they are still rank {rank}'s own: {', '.join(worst.untouched)}.",

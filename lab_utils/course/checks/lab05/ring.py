@@ -71,6 +71,7 @@ class Facts:
     right: int                                   # elements of the tensor that hold the result
     first_wrong: tuple[int, Any, Any] | None     # index, expected, came
     returned_right: bool                         # a tensor was returned that holds the result
+    unchanged: bool                              # the tensor is as it was passed in
     messages: list[tuple[int, int]]
     bytes: int
     by_the_way: dict[str, int]                   # transfers that did not pass through exchange
@@ -155,6 +156,9 @@ def judge(case: Case, facts: list[Facts]) -> Failure | None:
 
 def _wrong_value(case: Case, facts: list[Facts], rank: int) -> Failure:
     numel = prod(case.shape)
+    if all(f.unchanged for f in facts) and _count(facts) > 0:
+        return Failure("ring.in-place", t("the tensor that was passed in holds the result.", "结果写回传入的张量本身。"),
+                       t("messages were exchanged, but that tensor is just as it was before.", "消息都交换过了，传入的张量却和原来一模一样。"), str(case))
     if all(f.returned_right for f in facts):
         return Failure("ring.in-place", t("the tensor that was passed in holds the result.", "结果写回传入的张量本身。"),
                        t("the result is in the tensor that you return; the one passed in has other numbers.",
@@ -192,14 +196,15 @@ def _on_rank(answer: Answer, cases: Sequence[Case], patience: float) -> None:
         axis.ledger.clear()
         with Transfers() as transfers:
             returned = answer(mine, axis, OPERATIONS[case.operation])
-        saw(number, _facts(mine, returned, result, axis, transfers))
+        saw(number, _facts(inputs[axis.rank], mine, returned, result, axis, transfers))
 
 
-def _facts(mine: Tensor, returned: Any, result: Tensor, axis: RingAxis, transfers: Transfers) -> Facts:
+def _facts(given: Tensor, mine: Tensor, returned: Any, result: Tensor, axis: RingAxis, transfers: Transfers) -> Facts:
     off = (mine != result).flatten()
     where = off.nonzero().flatten().tolist()[:1]
     first = (where[0], result.flatten()[where[0]].item(), mine.flatten()[where[0]].item()) if where else None
     returned_right = isinstance(returned, Tensor) and returned.shape == result.shape and bool((returned == result).all())
     through = 2 * len(axis.messages)             # each with its length ahead of it
     by_the_way = {op: count for op, count in transfers.count.items() if count != (through if op in ("send", "recv") else 0)}
-    return Facts(int((~off).sum()), first, returned_right, list(axis.messages), sum(call.bytes for call in axis.ledger.calls), by_the_way)
+    sent, unchanged = sum(call.bytes for call in axis.ledger.calls), torch.equal(mine, given)
+    return Facts(int((~off).sum()), first, returned_right, unchanged, list(axis.messages), sent, by_the_way)

@@ -58,8 +58,8 @@ HINTS: dict[str, Ladder] = {
          "总共 2(N−1) 步，每步一次 exchange 就够了。"),
     ),
     "ring.in-place": (
-        ("What you return is right; what was passed in is not.",
-         "返回值是对的，传入的张量却不对。"),
+        ("Whatever you computed is not in the tensor that was passed in.",
+         "你算出的结果不在传入的那个张量里。"),
         ("All-reduce changes the caller's tensor: a slice of tensor.view(-1) shares its memory, a clone does not.",
          "all-reduce 要改写调用者的张量：tensor.view(-1) 的切片共享内存，clone 则不共享。"),
         ("Write with chunk.copy_(…), not with chunk = …, which only gives a new tensor a name.",
