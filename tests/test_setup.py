@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -162,3 +163,13 @@ def test_doctor_knows_torch_that_is_too_old_or_another(monkeypatch):
         assert words in finding.remedy
         assert bool(words) == bool(finding.remedy)
         assert finding.essential == essential
+
+
+@pytest.mark.parametrize("readme", ["README.md", "README.zh.md"])
+def test_badges_lead_to_the_repository_of_pyproject(readme):
+    with (REPOSITORY / "pyproject.toml").open("rb") as file:
+        address = tomllib.load(file)["project"]["urls"]["Repository"]
+    name, text = address.removeprefix("https://github.com/"), (REPOSITORY / readme).read_text(encoding="utf-8")
+    page = f"lessons/{'zh' if 'zh' in readme else 'en'}/00_start.ipynb"
+    assert f"(https://mybinder.org/v2/gh/{name}/HEAD?urlpath=lab/tree/{page})" in text
+    assert f"(https://colab.research.google.com/github/{name}/blob/HEAD/{page})" in text
