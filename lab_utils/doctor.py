@@ -242,8 +242,8 @@ def chinese_font() -> Finding:
     families = run_quietly("fc-list", ":lang=zh", "family").splitlines()
     found = families[0].split(",")[0] if families else "PingFang" if sys.platform == "darwin" else ""
     remedy = t(
-        "matplotlib figures will be labelled in English: apt-get install fonts-wqy-microhei fontconfig",
-        "matplotlib 的图将以英文标注：apt-get install fonts-wqy-microhei fontconfig",
+        "Chinese in figures saved as pictures will be boxes: apt-get install fonts-wqy-microhei fontconfig",
+        "存成图片的图里，汉字会变成方框：apt-get install fonts-wqy-microhei fontconfig",
     )
     return Finding(t("Chinese font", "中文字体"), found or t("none found", "未找到"), "" if found else remedy)
 

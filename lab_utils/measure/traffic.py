@@ -17,7 +17,8 @@ from ..report import Traffic
 def summarize(calls: Iterable[Call], sizes: dict[str, int]) -> tuple[Traffic, ...]:
     """One entry per (op, axis, purpose), in the order of first use; `sizes` gives each axis's number of ranks.
 
-    Wire bytes are taken of the summed payload, so that rounding to whole bytes happens once.
+    The payload is counted; wire bytes are the ring's share of it (a library's sends cannot be seen from here, the test
+    against the loopback interface holds them), taken of the sum, so that rounding to whole bytes happens once.
     """
     groups: dict[tuple[str, str, str], list[Call]] = {}
     for call in calls:

@@ -145,7 +145,7 @@ class BucketedSync(GradientSync):
         return list(self.buffers.values())
 
 
-def data_parallel(model: nn.Module, axis: Axis, *, gradient_sync: str = "bucketed", bucket_bytes: int = 2**20) -> GradientSync:
+def data_parallel(model: nn.Module, axis: Axis, *, gradient_sync: str = "bucketed", bucket_bytes: int = 4 * 2**20) -> GradientSync:
     """Keep the gradients of `model` equal over `axis`; the model itself is left as it is.
 
     `gradient_sync`: "naive" or "bucketed". On an axis of one rank: the identity.

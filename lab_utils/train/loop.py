@@ -55,7 +55,8 @@ def run_rank(config: TrainConfig, engine: str, keep_gradients: bool) -> RankResu
         clock.data_here()
         mesh.ledger.clear()
         if step == 0 and keep_gradients:
-            gradients = first_gradients(sync, batch) if mesh.rank == 0 else first_gradients(sync, batch) and {}
+            taken = first_gradients(sync, batch)      # by every rank: they are summed over all
+            gradients = taken if mesh.rank == 0 else {}
             mesh.ledger.clear()
         if step == counted_step:
             loss, memory, traffic, flops = counted(sync, optimizer, batch, config, mesh, engine)
