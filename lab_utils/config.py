@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, replace
+from functools import cache
 from math import isfinite, isqrt
 from typing import Any, Literal, get_args, get_type_hints
 
@@ -36,9 +37,12 @@ def _flag(default: Any, en: str, zh: str) -> Any:
     return field(default=default, metadata={"help": (en, zh)})
 
 
+_hints = cache(get_type_hints)
+
+
 def _check_choices(config: Any) -> None:
     """Every Literal field holds one of its words; every int is at least 1 unless its default is 0."""
-    hints = get_type_hints(type(config))
+    hints = _hints(type(config))
     for f in fields(config):
         value, name = getattr(config, f.name), f.name.replace("_", "-")
         words = get_args(hints[f.name])
@@ -129,6 +133,7 @@ class ParallelConfig:
     virtual_stages: int = _flag(1, "model chunks per pipeline rank", "每个流水线进程持有的模型段数")
     gradient_sync: GradientSync = _flag("bucketed", "one all-reduce per bucket, overlapped, or one per gradient",
                                         "梯度同步方式：分桶并重叠，或逐个梯度 all-reduce")
+    offload: bool = _flag(False, "optimizer states and fp32 weights in the host's memory (with ZeRO)", "优化器状态与 fp32 权重放在主机内存（配合 ZeRO）")
     bucket_mib: float = _flag(4.0, "size of a gradient bucket in MiB", "梯度桶大小（MiB）")
 
     def __post_init__(self) -> None:
@@ -162,6 +167,8 @@ class TrainConfig:
     optimizer: OptimizerName = _flag("adamw", "optimizer", "优化器")
     lr: float | None = _flag(None, "learning rate; default: 3e-3 for adamw, 0.1 for sgd", "学习率，默认 adamw 3e-3、sgd 0.1")
     clip: float = _flag(0.0, "clip gradients to this global norm; 0 switches it off", "按全局范数裁剪梯度，0 表示关闭")
+    loss_scale: float = _flag(65536.0, "first loss scale under fp16", "fp16 的初始损失缩放系数")
+    loss_scale_window: int = _flag(2000, "good steps after which the loss scale doubles", "损失缩放系数翻倍前需要连续正常的步数")
     steps: int = _flag(30, "optimizer steps", "优化器步数")
     seed: int = _flag(0, "seed of weights and data", "权重与数据的随机种子")
     corpus: str | None = _flag(None, "a UTF-8 text file; default: the documentation and sources that Python carries",
@@ -185,6 +192,8 @@ class TrainConfig:
         _check(_is_number(self.lr) and self.lr > 0, f"--lr must be above 0, not {self.lr!r}.", f"--lr 必须大于 0，而不是 {self.lr!r}。")
         _check(_is_number(self.clip) and self.clip >= 0, f"--clip must be 0 (off) or above, not {self.clip!r}.",
                f"--clip 必须不小于 0（0 为关闭），而不是 {self.clip!r}。")
+        _check(_is_number(self.loss_scale) and self.loss_scale > 0, f"--loss-scale must be above 0, not {self.loss_scale!r}.",
+               f"--loss-scale 必须大于 0，而不是 {self.loss_scale!r}。")
         self.recomputed_layers()
 
     def _usual(self) -> Iterator[tuple[str, int | float]]:

@@ -24,12 +24,14 @@ class GPT(nn.Module):
 
     `gpt(tokens)` with (b, s) int64 gives logits (b, s, V); `gpt(tokens, targets)` gives the loss *sum* (0-dim float)
     and the *count* of targets (0-dim int64), because a mean of means is wrong as soon as the counts differ.
-    Weights are drawn per parameter from (seed, name), so every layout of the same model starts from the same numbers.
+    Weights are drawn per parameter from (seed, name), so every layout of the same model starts from the same numbers;
+    on the meta device they are not drawn. `loss`, a layer's `project` and `core` are attributes so that a layout may put
+    its own way of doing the same in their place.
     """
 
     def __init__(self, config: ModelConfig, seed: int = 0) -> None:
         super().__init__()
-        self.config = config
+        self.config, self.loss = config, loss_sum_and_count
         self.token_embedding = nn.Embedding(config.vocab, config.hidden)
         if config.positions == "learned":
             self.position_embedding = nn.Embedding(config.seq, config.hidden)
@@ -38,16 +40,26 @@ class GPT(nn.Module):
         self.head = nn.Linear(config.hidden, config.vocab, bias=False)
         if config.tied:
             self.head.weight = self.token_embedding.weight
-        initialize(self, config, seed)
+        if self.token_embedding.weight.device.type != "meta":
+            initialize(self, config, seed)
 
     def forward(self, tokens: Tensor, targets: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
-        x = self.token_embedding(tokens)                                        # (b, s, h)
-        if self.config.positions == "learned":
-            x = x + self.position_embedding(torch.arange(tokens.shape[1], device=tokens.device))
+        x = self.embed(tokens)
         for block in self.blocks:
             x = block(x)
-        logits = self.head(self.final_norm(x))                                  # (b, s, V)
-        return logits if targets is None else loss_sum_and_count(logits, targets)
+        return self.predict(x, targets)
+
+    def embed(self, tokens: Tensor) -> Tensor:                                  # (b, s) -> (b, s, h)
+        """What the first block reads: token embeddings, plus position embeddings if they are learned."""
+        x = self.token_embedding(tokens)
+        if self.config.positions == "learned":
+            x = x + self.position_embedding(torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens))
+        return x
+
+    def predict(self, x: Tensor, targets: Tensor | None) -> Tensor | tuple[Tensor, Tensor]:
+        """What the last block's output says: logits (b, s, V), or with targets their loss sum and count."""
+        logits = self.head(self.final_norm(x))
+        return logits if targets is None else self.loss(logits, targets)
 
 
 def loss_sum_and_count(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,7 +67,7 @@ def loss_sum_and_count(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]
 
     `logits` (…, V) float, `targets` (…) int64 with IGNORED where nothing is to be predicted.
     """
-    loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten(), ignore_index=IGNORED, reduction="sum")
+    loss = F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten(), ignore_index=IGNORED, reduction="sum")
     return loss, (targets != IGNORED).sum()
 
 
@@ -72,32 +84,47 @@ class Block(nn.Module):
         return x + self.mlp(self.mlp_norm(x))
 
 
+def apply_each(x: Tensor, *layers: nn.Module) -> tuple[Tensor, ...]:
+    """Every layer's output for the same input."""
+    return tuple(layer(x) for layer in layers)
+
+
 class Attention(nn.Module):
-    """Causal self-attention, fused (sdpa) or written out (explicit); key/value heads may be shared by groups."""
+    """Causal self-attention; key/value heads may be shared by groups of query heads."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.config, d = config, config.head_dim
+        self.config, self.project, d = config, apply_each, config.head_dim
         self.query = nn.Linear(config.hidden, config.heads * d, bias=config.bias)
         self.key = nn.Linear(config.hidden, config.kv_heads * d, bias=config.bias)
         self.value = nn.Linear(config.hidden, config.kv_heads * d, bias=config.bias)
+        self.core = AttentionCore(config)
         self.output = nn.Linear(config.heads * d, config.hidden, bias=config.bias)
 
     def forward(self, x: Tensor) -> Tensor:                                     # (b, s, h) -> (b, s, h)
-        b, s, _ = x.shape
-        q, k, v = (part(x).view(b, s, -1, self.config.head_dim).transpose(1, 2) for part in (self.query, self.key, self.value))
+        projected = self.project(x, self.query, self.key, self.value)
+        q, k, v = (y.unflatten(-1, (-1, self.config.head_dim)).transpose(1, 2) for y in projected)
         if self.config.positions == "rope":                                     # each (b, a, s, d)
             q, k = rotate(q), rotate(k)
-        grouped = self.config.kv_heads != self.config.heads
-        if self.config.attention == "sdpa":
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)
-        else:
-            if grouped:
-                k, v = (x.repeat_interleave(self.config.heads // self.config.kv_heads, dim=1) for x in (k, v))
-            scores = q @ k.transpose(-2, -1) / math.sqrt(self.config.head_dim)  # (b, a, s, s)
-            future = torch.ones(s, s, dtype=torch.bool, device=x.device).triu(1)
-            y = scores.masked_fill(future, float("-inf")).softmax(-1) @ v
-        return self.output(y.transpose(1, 2).reshape(b, s, -1))
+        return self.output(self.core(q, k, v).transpose(1, 2).flatten(2))
+
+
+class AttentionCore(nn.Module):
+    """Each token's mixture of the values of the tokens up to it, fused (sdpa) or written out (explicit). No parameters."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.fused, self.group = config.attention == "sdpa", config.heads // config.kv_heads
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:               # (b, a, s, d), k and v with a/group -> (b, a, s, d)
+        if self.fused:
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.group > 1)
+        if self.group > 1:
+            k, v = (x.repeat_interleave(self.group, dim=1) for x in (k, v))
+        s, d = q.shape[-2:]
+        scores = q @ k.transpose(-2, -1) / math.sqrt(d)                         # (b, a, s, s)
+        future = torch.ones(s, s, dtype=torch.bool, device=q.device).triu(1)
+        return scores.masked_fill(future, float("-inf")).softmax(-1) @ v
 
 
 class MLP(nn.Module):
@@ -105,6 +132,7 @@ class MLP(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        self.project = apply_each
         if config.activation == "swiglu":
             self.gate = nn.Linear(config.hidden, config.ffn, bias=config.bias)
         self.up = nn.Linear(config.hidden, config.ffn, bias=config.bias)
@@ -112,7 +140,11 @@ class MLP(nn.Module):
         self.gated = config.activation == "swiglu"
 
     def forward(self, x: Tensor) -> Tensor:                                     # (b, s, h) -> (b, s, h)
-        return self.down(F.silu(self.gate(x)) * self.up(x) if self.gated else F.gelu(self.up(x)))
+        if self.gated:
+            gate, up = self.project(x, self.gate, self.up)
+            return self.down(F.silu(gate) * up)
+        (up,) = self.project(x, self.up)
+        return self.down(F.gelu(up))
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
@@ -133,19 +165,22 @@ def rotate(x: Tensor, base: float = 10000.0) -> Tensor:
 
 
 def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
-    """Draw every parameter from (seed, its name): normal(0, 0.02), projections into the residual stream narrower by
-    √(2·layers) (Radford et al. 2019, section 2.3), biases 0, norm weights 1."""
+    """Give every parameter its first values."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.endswith(".bias"):
-                parameter.zero_()
-            elif "norm" in name:
-                parameter.fill_(1.0)
-            else:
-                residual = name.endswith(("attention.output.weight", "mlp.down.weight"))
-                std = 0.02 / math.sqrt(2 * config.layers) if residual else 0.02
-                generator = torch.Generator().manual_seed(name_seed(seed, name))
-                parameter.copy_(torch.empty(parameter.shape).normal_(0, std, generator=generator))
+            parameter.copy_(first_values(name, tuple(parameter.shape), config, seed))
+
+
+def first_values(name: str, shape: tuple[int, ...], config: ModelConfig, seed: int) -> Tensor:
+    """A parameter's first values (fp32, CPU), a function of (seed, its name): normal(0, 0.02), projections into the
+    residual stream narrower by √(2·layers) (Radford et al. 2019, section 2.3), biases 0, norm weights 1."""
+    if name.endswith(".bias"):
+        return torch.zeros(shape)
+    if "norm" in name:
+        return torch.ones(shape)
+    residual = name.endswith(("attention.output.weight", "mlp.down.weight"))
+    std = 0.02 / math.sqrt(2 * config.layers) if residual else 0.02
+    return torch.empty(shape).normal_(0, std, generator=torch.Generator().manual_seed(name_seed(seed, name)))
 
 
 def name_seed(seed: int, name: str) -> int:

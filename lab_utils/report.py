@@ -15,7 +15,7 @@ from .i18n import t
 from .text import table
 
 SCHEMA = 1
-MEMORY_TERMS = ("parameters", "gradients", "optimizer", "activations", "weight_copies", "gathered", "buckets", "temporary", "peak")
+MEMORY_TERMS = ("parameters", "gradients", "optimizer", "activations", "offloaded", "weight_copies", "gathered", "buckets", "temporary", "peak")
 TIME_TERMS = ("compute", "communication", "bubble", "data", "step", "hidden")
 
 
@@ -64,6 +64,8 @@ class Report:
     flops: Mapping[str, Any] = field(default_factory=dict)
     tokens_per_second: float | None = None
     mfu: float | None = None
+    loss_scale: tuple[float, ...] = ()          # fp16: of every step
+    skipped_steps: tuple[int, ...] = ()         # fp16: those whose gradients overflowed
     segments: tuple[Any, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -95,7 +97,7 @@ class Report:
             RankReport(**_known(RankReport, r) | {"traffic": tuple(Traffic(**_known(Traffic, e)) for e in r["traffic"])}) for r in raw["ranks"]
         )
         plain = _known(cls, raw)
-        return cls(**plain | {"ranks": ranks} | {k: tuple(plain.get(k, ())) for k in ("loss", "segments", "notes")})
+        return cls(**plain | {"ranks": ranks} | {k: tuple(plain.get(k, ())) for k in ("loss", "loss_scale", "skipped_steps", "segments", "notes")})
 
     @classmethod
     def from_json(cls, text: str) -> Report:
@@ -109,7 +111,8 @@ def _known(cls: type, raw: Mapping[str, Any]) -> dict[str, Any]:
 
 _CHINESE = {
     "job": "整个任务", "memory": "内存", "traffic": "通信", "time": "时间", "FLOPs": "浮点运算量",
-    "parameters": "参数", "gradients": "梯度", "optimizer": "优化器状态", "activations": "激活值", "weight_copies": "权重副本", "gathered": "聚合的参数",
+    "parameters": "参数", "gradients": "梯度", "optimizer": "优化器状态", "activations": "激活值", "offloaded": "卸载到主机的状态",
+    "weight_copies": "权重副本", "gathered": "聚合的参数",
     "buckets": "桶的额外占用", "temporary": "临时张量", "peak": "峰值",
     "gradient": "梯度", "parameter": "参数", "activation": "激活值", "control": "控制", "calls": "次数", "bytes": "数据量", "wire_bytes": "实发字节数",
     "compute": "计算", "communication": "暴露的通信", "bubble": "气泡", "data": "数据", "step": "一步", "hidden": "隐藏的通信",

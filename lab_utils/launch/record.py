@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 _WRITTEN = struct.Struct("<Q")         # slots written since the start
 _WAITING = struct.Struct("<IIQd")      # 1 while inside a call, its channel's word, its number there, since when (monotonic seconds)
+_FLAG = struct.Struct("<I")            # the first field of _WAITING
 _SLOT = struct.Struct("<IIQ")          # channel's word, call's word, number of the call on that channel, from 1
 _SLOTS = 1 << 15
 _RING_AT = 64
@@ -90,8 +91,10 @@ class Recorder:
     def inside(self, place: Place | None) -> Place | None:
         """Say which call this rank is held up in (None: in none); returns what was said before, to be put back."""
         before, self._inside = self._inside, place
-        values = (0, 0, 0, 0.0) if place is None else (1, place.channel, place.number, time.monotonic())
-        _WAITING.pack_into(self._map, _WRITTEN.size, *values)
+        _FLAG.pack_into(self._map, _WRITTEN.size, 0)        # whoever reads while the rest changes sees "in none"
+        if place is not None:
+            _WAITING.pack_into(self._map, _WRITTEN.size, 0, place.channel, place.number, time.monotonic())
+            _FLAG.pack_into(self._map, _WRITTEN.size, 1)
         return before
 
 
@@ -116,8 +119,11 @@ class Reader:
 
     def waiting(self) -> tuple[Channel, int, float] | None:
         """The call that holds the rank up: channel, number on it, since when (time.monotonic()); None if none does."""
-        inside, channel, number, since = _WAITING.unpack_from(self._map, _WRITTEN.size)
-        return (self._word(channel), number, since) if inside else None
+        seen = _WAITING.unpack_from(self._map, _WRITTEN.size)
+        inside, channel, number, since = seen
+        if not inside or seen != _WAITING.unpack_from(self._map, _WRITTEN.size):       # it is moving on while we look
+            return None
+        return self._word(channel), number, since
 
     def close(self) -> None:
         self._map.close()

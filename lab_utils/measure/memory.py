@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 
 import torch
@@ -21,20 +21,19 @@ def storage_bytes(tensors: Iterable[Tensor], seen: set[int] | None = None) -> in
     return total
 
 
-def model_state_bytes(model: nn.Module, optimizer: torch.optim.Optimizer, buffers: Iterable[Tensor]) -> dict[str, int]:
-    """Bytes of parameters, gradients and optimizer states as they are now, and of communication `buffers` beyond them.
+def held_bytes(held: Mapping[str, list[Tensor] | None]) -> dict[str, int | None]:
+    """Bytes behind each term, in the order given; a storage that several terms share counts for the first of them.
 
-    Gradients that are views of a bucket count as gradients, with the whole bucket; only what no gradient lives in
-    counts under "buckets".
+    So gradients that are views of a bucket count as gradients, with the whole bucket, and "buckets" is only what is
+    extra. None, out of sight, stays None.
     """
     seen: set[int] = set()
-    states = (x for state in optimizer.state.values() for x in state.values() if isinstance(x, Tensor))
-    return {
-        "parameters": storage_bytes(model.parameters(), seen),
-        "gradients": storage_bytes((p.grad for p in model.parameters() if p.grad is not None), seen),
-        "optimizer": storage_bytes(states, seen),
-        "buckets": storage_bytes(buffers, seen),
-    }
+    return {term: None if tensors is None else storage_bytes(tensors, seen) for term, tensors in held.items()}
+
+
+def _local(tensor: Tensor) -> Tensor:
+    """What this rank has of a DTensor, whose own storage is as large as the whole and empty; any other tensor itself."""
+    return getattr(tensor, "_local_tensor", tensor)
 
 
 class _Saved:
@@ -51,13 +50,20 @@ class _Saved:
 class SavedActivations:
     """Context in which forward passes run: `peak` is the most bytes ever saved for backward at one moment.
 
-    Storages are counted once however many tensors share them; parameters and buffers of `model` are left out.
+    Storages are counted once however many tensors share them; parameters and buffers of `model` are left out, as are
+    `weights` that an engine keeps elsewhere. `observe`
+    takes what the engine keeps itself, as a ledger's observer: activations count with the others, for everything else
+    `peaks` has the most bytes by what they are.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        self._excluded = {x.untyped_storage()._cdata for x in (*model.parameters(), *model.buffers())}
+    def __init__(self, model: nn.Module, weights: Iterable[Tensor] = ()) -> None:
+        # kept alive, or an activation might be given the address of one that is gone
+        self._weights = [x.untyped_storage() for x in (*model.parameters(), *model.buffers(), *weights)]
+        self._excluded = {storage._cdata for storage in self._weights}
         self._holders: dict[int, int] = {}
         self.now = self.peak = 0
+        self.peaks: dict[str, int] = {}
+        self._kept: dict[str, int] = {}
         self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda held: held.tensor if isinstance(held, _Saved) else held)
 
     def __enter__(self) -> SavedActivations:
@@ -67,10 +73,19 @@ class SavedActivations:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._hooks.__exit__(kind, error, trace)
 
+    def observe(self, what: str, tensor: Tensor, held: bool) -> None:
+        """The engine begins (`held`) or ceases to keep `tensor` as part of `what`."""
+        if what == "activations":
+            (self._hold if held else self._release)(tensor)
+            return
+        self._kept[what] = self._kept.get(what, 0) + (1 if held else -1) * tensor.untyped_storage().nbytes()
+        self.peaks[what] = max(self.peaks.get(what, 0), self._kept[what])
+
     def _pack(self, tensor: Tensor) -> _Saved | Tensor:
-        return tensor if tensor.untyped_storage()._cdata in self._excluded else _Saved(tensor, self)
+        return tensor if _local(tensor).untyped_storage()._cdata in self._excluded else _Saved(tensor, self)
 
     def _hold(self, tensor: Tensor) -> None:
+        tensor = _local(tensor)
         key = tensor.untyped_storage()._cdata
         if key not in self._holders:
             self._holders[key] = 0
@@ -79,6 +94,7 @@ class SavedActivations:
         self._holders[key] += 1
 
     def _release(self, tensor: Tensor) -> None:
+        tensor = _local(tensor)
         key = tensor.untyped_storage()._cdata
         self._holders[key] -= 1
         if not self._holders[key]:

@@ -14,7 +14,7 @@ class StepClock:
     """Times steps one by one; `summary` is of the step with the median length.
 
     `begin` when the rank asks for data, `data_here` when it has it, `end` when the optimizer is done. Communication is
-    what the ledger's calls were waited for; compute is the rest.
+    what the ledger's calls were waited for, bubble what other pipeline stages were waited for; compute is the rest.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -39,7 +39,8 @@ class StepClock:
         if keep:
             step, data = ended - self._began, self._data_here - self._began
             communication = ledger.exposed_seconds()
-            self.steps.append({"compute": step - data - communication, "communication": communication, "bubble": 0.0, "data": data,
+            bubble = ledger.idle_seconds
+            self.steps.append({"compute": step - data - communication - bubble, "communication": communication, "bubble": bubble, "data": data,
                                "step": step, "hidden": ledger.hidden_seconds()})  # fmt: skip
 
     def summary(self) -> dict[str, float | None]:

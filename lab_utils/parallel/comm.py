@@ -8,6 +8,7 @@ collective is the identity and enters nothing.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ class Pending:
 
     def __init__(self, call: Call | None = None, works: tuple[Any, ...] = ()) -> None:
         self._call, self._works = call, works
-        if call is not None and works:
+        if call is not None and works and not call.messages_counted:        # a message cannot be asked when it was through
             works[-1].get_future().then(lambda _: self._arrived(time.perf_counter()))
 
     def _arrived(self, at: float) -> None:
@@ -57,6 +58,33 @@ class Pending:
     def _block(self) -> None:
         for work in self._works:
             work.wait()
+
+
+class _Ring(Pending):
+    """A ring under way: its first message is out, the others follow when it is waited for."""
+
+    def __init__(self, call: Call, hops: Iterator[None]) -> None:
+        super().__init__(call)
+        self._hops = hops
+        next(hops)
+
+    def _block(self) -> None:
+        for _ in self._hops:
+            pass
+
+
+class _Arrival(Pending):
+    """A message awaited from another pipeline stage: the time that it takes is the ledger's `idle_seconds`."""
+
+    def __init__(self, work: Any, ledger: Ledger) -> None:
+        super().__init__()
+        self._work, self._ledger = work, ledger
+
+    def wait(self) -> None:
+        """Block until it is here."""
+        began = time.perf_counter()
+        self._work.wait()
+        self._ledger.idle_seconds += time.perf_counter() - began
 
 
 class Axis:
@@ -98,36 +126,41 @@ class Axis:
         call = self._open("all_gather", purpose, whole, label)
         return Pending(call, (_all_gather(whole, shard.clone(), group=self.group, async_op=True),))
 
-    def reduce_scatter(self, whole: Tensor, *, purpose: str, label: str = "") -> Tensor:
+    def reduce_scatter(self, whole: Tensor, *, purpose: str, label: str = "") -> tuple[Tensor, Pending]:
         """The sum over ranks of this rank's 1/N of `whole`, as a view of it; the other parts are used up.
 
-        On gloo a ring of messages, because gloo's own moves as much as an all-reduce; NCCL's own on NCCL. Blocks.
+        On gloo a ring of messages, because gloo's own moves as much as an all-reduce; NCCL's own on NCCL.
         Raises ValueError if N does not divide `whole`'s elements.
         """
         if self.size == 1:
-            return whole
+            return whole.view(-1), Pending()
         parts = self._equal_parts(whole)
         call = self._open("reduce_scatter", purpose, whole, label)
-        call.wait_began = call.issued
         if whole.is_cuda:
-            _reduce_scatter(parts[self.rank], whole.clone(), group=self.group)
-        else:
-            self._ring(call, list(parts), ring_reduce_scatter(self.size))
-        call.finished = call.wait_ended = time.perf_counter()
-        return parts[self.rank]
+            return parts[self.rank], Pending(call, (_reduce_scatter(parts[self.rank], whole.clone(), group=self.group, async_op=True),))
+        return parts[self.rank], _Ring(call, self._ring(call, list(parts), ring_reduce_scatter(self.size)))
 
-    def ring_all_reduce(self, tensor: Tensor, *, purpose: str, label: str = "") -> None:
-        """All-reduce (sum) by the ring, step by step as `layout.ring` says: for reading, not for speed. In place, blocks.
+    def ring_all_reduce(self, tensor: Tensor, *, purpose: str, label: str = "") -> Pending:
+        """All-reduce (sum) by the ring, step by step as `layout.ring` says: for reading, not for speed. In place.
 
         Raises ValueError if N does not divide the elements.
         """
         if self.size == 1:
-            return
+            return Pending()
         parts = list(self._equal_parts(tensor))
         call = self._open("all_reduce", purpose, tensor, label)
-        call.wait_began = call.issued
-        self._ring(call, parts, ring_reduce_scatter(self.size) + ring_all_gather(self.size))
-        call.finished = call.wait_ended = time.perf_counter()
+        return _Ring(call, self._ring(call, parts, ring_reduce_scatter(self.size) + ring_all_gather(self.size)))
+
+    def send(self, tensor: Tensor, to: int, *, purpose: str, label: str = "", channel: int = 0) -> Pending:
+        """Send to position `to`; the tensor must stay as it is until the send is waited for. Messages on one channel
+        arrive in the order in which they were sent."""
+        call = self._open("send", purpose, tensor, label)
+        call.messages_counted = True
+        return Pending(call, (dist.isend(tensor, self.ranks[to], group=self.group, tag=channel),))
+
+    def receive(self, tensor: Tensor, source: int, *, channel: int = 0) -> Pending:
+        """Fill `tensor` with what position `source` sends next on `channel`. Counted by the sender."""
+        return _Arrival(dist.irecv(tensor, self.ranks[source], group=self.group, tag=channel), self.ledger)
 
     def exchange(self, outgoing: Tensor, to: int, incoming: Tensor, source: int, *, purpose: str, label: str = "") -> None:
         """Send `outgoing` to position `to` and at the same time receive `incoming` from position `source`. Blocks."""
@@ -135,28 +168,29 @@ class Axis:
             incoming.copy_(outgoing)
             return
         call = self._open("send", purpose, outgoing, label)
-        call.wait_began = call.issued
-        self._swap(outgoing, to, incoming, source)
-        call.finished = call.wait_ended = time.perf_counter()
+        call.messages_counted = True
+        Pending(call, self._swap(outgoing, to, incoming, source)).wait()
 
-    def _ring(self, call: Call, parts: list[Tensor], steps: list[list[Hop]]) -> None:
-        """Carry out a ring schedule on this rank's chunks, in place; the call's wire bytes are those of the messages sent."""
-        incoming, call.wire_bytes = torch.empty_like(parts[0]), 0
+    def _ring(self, call: Call, parts: list[Tensor], steps: list[list[Hop]]) -> Iterator[None]:
+        """Carry out a ring schedule on this rank's chunks, in place, pausing once while a message is out; the call's
+        wire bytes are those of the messages sent."""
+        incoming, call.wire_bytes, call.messages_counted = torch.empty_like(parts[0]), 0, True
         for step in steps:
             outgoing = step[self.rank]
             arriving = next(hop for hop in step if hop.receiver == self.rank)
-            self._swap(parts[outgoing.chunk], outgoing.receiver, incoming, arriving.sender)
+            works = self._swap(parts[outgoing.chunk], outgoing.receiver, incoming, arriving.sender)
             call.wire_bytes += incoming.nbytes
+            yield
+            for work in works:
+                work.wait()
             if arriving.action == "add":
                 parts[arriving.chunk].add_(incoming)
             else:
                 parts[arriving.chunk].copy_(incoming)
 
-    def _swap(self, outgoing: Tensor, to: int, incoming: Tensor, source: int) -> None:
+    def _swap(self, outgoing: Tensor, to: int, incoming: Tensor, source: int) -> tuple[Any, Any]:
         sending = dist.isend(outgoing, self.ranks[to], group=self.group)
-        receiving = dist.irecv(incoming, self.ranks[source], group=self.group)
-        receiving.wait()
-        sending.wait()
+        return dist.irecv(incoming, self.ranks[source], group=self.group), sending
 
     def _equal_parts(self, whole: Tensor) -> tuple[Tensor, ...]:
         if whole.numel() % self.size:

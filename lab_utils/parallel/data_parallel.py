@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from ..i18n import t
 from ..layout.buckets import Bucket, assign_buckets
 from .comm import Axis, Pending
+from .owned import Owned, Piece
+from .stage import Part
 
 
 class GradientSync:
@@ -29,6 +31,7 @@ class GradientSync:
     """
 
     averaged_over = 1
+    sharded = False     # whether the ranks of the axis own different parts of the model (ZeRO)
 
     def __init__(self, model: nn.Module, axis: Axis) -> None:
         self.model, self.axis, self.enabled = model, axis, True
@@ -51,9 +54,29 @@ class GradientSync:
     def finish(self) -> None:
         """Return when every gradient is the sum over the ranks."""
 
+    def owned(self) -> list[Owned]:
+        """What this rank's optimizer updates: here every parameter."""
+        return [Owned(name, p, lambda p=p: p.grad, (Piece(name, 0, p.numel(), 0),)) for name, p in self.parameters.items()]
+
+    def publish(self) -> None:
+        """After the optimizer step: bring updated weights to the ranks that need them. Here all have them."""
+
+    def held(self) -> dict[str, list[Tensor]]:
+        """The tensors behind the report's memory terms: "parameters", "gradients", and "buckets" beyond these."""
+        parameters = list(self.parameters.values())
+        return {"parameters": parameters, "gradients": [p.grad for p in parameters if p.grad is not None], "buckets": self.extra_buffers()}
+
+    def weights(self) -> list[Tensor]:
+        """The tensors whose storages hold weights, so are no activations when autograd saves them."""
+        return list(self.parameters.values())
+
     def extra_buffers(self) -> list[Tensor]:
         """Tensors held for communication besides the gradients."""
         return []
+
+    def around(self, parts: list[Part]) -> list[Part]:
+        """The model's parts with what has to happen before and after each; here nothing."""
+        return parts
 
 
 class NaiveSync(GradientSync):
@@ -140,6 +163,10 @@ class BucketedSync(GradientSync):
         self._send_full_buckets()
         for pending in self.pending:
             pending.wait()
+
+    def weights(self) -> list[Tensor]:
+        """The tensors whose storages hold weights, so are no activations when autograd saves them."""
+        return list(self.parameters.values())
 
     def extra_buffers(self) -> list[Tensor]:
         return list(self.buffers.values())

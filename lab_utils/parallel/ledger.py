@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass
@@ -20,6 +22,7 @@ class Call:
     finished: float | None = None       # the last byte is here
     wait_began: float | None = None     # the rank can go no further without it
     wait_ended: float | None = None
+    messages_counted: bool = False      # wire_bytes were added up message by message, as they were sent
 
     @property
     def exposed_seconds(self) -> float:
@@ -29,10 +32,26 @@ class Call:
 
 @dataclass
 class Ledger:
-    """What one rank communicated since `clear`. `marks` are moments worth a line in a trace: (seconds, kind, name)."""
+    """What one rank communicated since `clear`. `marks` are moments worth a line in a trace: (seconds, kind, name).
+
+    `idle_seconds`: waited for what another pipeline stage had to send. `observer(what, tensor, held)`, where an
+    instrument has put one, is told when the engine begins and ceases to hold a tensor that autograd does not know of.
+    """
 
     calls: list[Call] = field(default_factory=list)
     marks: list[tuple[float, str, str]] = field(default_factory=list)
+    idle_seconds: float = 0.0
+    observer: Callable[[str, Any, bool], None] | None = None
+
+    def hold(self, what: str, tensor: Any) -> None:
+        """From now on `tensor` is kept, as part of `what` ("activations", "gathered")."""
+        if self.observer is not None:
+            self.observer(what, tensor, True)
+
+    def release(self, what: str, tensor: Any) -> None:
+        """It is kept no longer; call this while its storage is still there."""
+        if self.observer is not None:
+            self.observer(what, tensor, False)
 
     def open(self, op: str, axis: str, purpose: str, payload_bytes: int, wire_bytes: int, label: str = "") -> Call:
         """Enter a call at the moment it is issued."""
@@ -61,6 +80,7 @@ class Ledger:
         """Begin a new step."""
         self.calls.clear()
         self.marks.clear()
+        self.idle_seconds = 0.0
 
     def trace(self) -> list[tuple[float, str, str]]:
         """Marks and calls as one list of (seconds, kind, name) in time order; calls give "issue", "wait", "done"."""

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..config import TrainConfig
+from ..config import ConfigError, TrainConfig
 from ..data.windows import open_windows
-from ..layout.parameters import parameter_count
+from ..layout.parameters import parameter_count, parameter_shapes
 from ..layout.refusals import refuse_what_cannot_run
 from ..report import Report
 from ..verb import callable_package
@@ -22,12 +22,12 @@ __all__ = ["train"]
 
 
 def train(
-    config: TrainConfig, *, engine: Literal["ours", "torch"] = "ours", threads: int | None = None, timeout: float = 600.0,
+    config: TrainConfig, *, engine: Literal["ours", "torch", "deepspeed"] = "ours", threads: int | None = None, timeout: float = 600.0,
     progress: bool | Callable[[int, float], None] = False, gradients: str | Path | None = None,
 ) -> Report:  # fmt: skip
     """Train `config` and report what one optimizer step really cost, rank by rank.
 
-    `engine`: "ours", or "torch" for DistributedDataParallel behind the same report. `threads`: CPU threads per rank.
+    `engine`: "ours", or "torch" or "deepspeed" for those libraries' own ways behind the same report. `threads`: CPU threads per rank.
     `timeout`: seconds that a rank may keep the others waiting. `progress`: True for a bar, or a function that is
     called with (step, mean loss). `gradients`: a file for the first step's gradients before clipping (NumPy .npz, by
     parameter name). Raises ConfigError for what cannot run, LaunchError when a rank fails.
@@ -35,13 +35,20 @@ def train(
     from ..launch import launch
 
     refuse_what_cannot_run(config, engine)
+    if engine == "deepspeed":
+        from ..engines.deepspeed_setup import why_not
+
+        if reason := why_not():      # before a process starts
+            raise ConfigError(reason)
     open_windows(config)      # a text that cannot be read is refused here, in one sentence, not by a rank
     with LossBoard(config, progress) as board:
         results = launch(_rank_main, config.parallel.world_size, config, engine, gradients is not None, timeout=timeout, threads=threads, on_event=board)
     if gradients is not None and os.environ.get("RANK", "0") == "0":      # under torchrun every rank comes by here
         import numpy
 
-        numpy.savez(gradients, **results[0].gradients)
+        from .fragments import assemble
+
+        numpy.savez(gradients, **assemble((f for r in results for f in r.gradients), parameter_shapes(config.model)))
     return _merge(config, engine, results)
 
 
@@ -58,7 +65,8 @@ def _merge(config: TrainConfig, engine: str, results: list[RankResult]) -> Repor
         kind="measured", engine=engine, device=results[0].device, config=config.to_dict(), parameters=parameter_count(config.model),
         ranks=tuple(r.report for r in results), loss=tuple(sum(sums) / tokens for sums in zip(*(r.loss_sums for r in results), strict=True)),
         flops={kind: sum(r.flops[kind] for r in results) for kind in ("model", "hardware")} | {"causal_attention": "whole"},
-        tokens_per_second=tokens / step if step else None,
+        tokens_per_second=tokens / step if step else None, loss_scale=tuple(scale for scale, _ in results[0].loss_scale),
+        skipped_steps=tuple(i for i, (_, skipped) in enumerate(results[0].loss_scale) if skipped),
     )  # fmt: skip
 
 

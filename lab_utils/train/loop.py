@@ -13,41 +13,41 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ..config import TrainConfig
+from ..config import ConfigError, TrainConfig
 from ..data.loader import Loader, StepBatch
 from ..launch import emit
 from ..measure.flops import FlopMeter
-from ..measure.memory import SavedActivations, model_state_bytes
+from ..measure.memory import SavedActivations, held_bytes
 from ..measure.time import StepClock
-from ..measure.traffic import OutsideCounter, summarize
-from ..model import GPT
-from ..parallel.data_parallel import GradientSync
+from ..measure.traffic import summarize
 from ..parallel.mesh import AXES, Mesh
-from ..parallel.parallelize import parallelize
-from ..report import RankReport
-from .optimizer import make_optimizer
-from .step import forward_backward, train_step
+from ..report import RankReport, Traffic
+from .engine import Engine, OurEngine
+from .fragments import Fragment
 
 
 @dataclass
 class RankResult:
-    """What a rank brings home: its part of the report, its loss sums per step, its FLOPs in one step."""
+    """What a rank brings home: its part of the report, its loss sums per step, its FLOPs in one step.
+
+    `loss_scale`: under fp16, the scale of every step and whether the step was skipped.
+    """
 
     report: RankReport
     loss_sums: list[float]
     flops: dict[str, int]
     device: str
-    gradients: dict[str, Any] = field(default_factory=dict)
+    gradients: list[Fragment] = field(default_factory=list)
+    loss_scale: list[tuple[float, bool]] = field(default_factory=list)
 
 
-def run_rank(config: TrainConfig, engine: str, keep_gradients: bool) -> RankResult:
-    """Train on this rank; the process group is initialised. `keep_gradients`: rank 0 brings the first step's home."""
+def run_rank(config: TrainConfig, engine_name: str, keep_gradients: bool) -> RankResult:
+    """Train on this rank; the process group is initialised. `keep_gradients`: the first step's are brought home, unscaled."""
     mesh = Mesh(config.parallel)
-    sync = build(config, engine, mesh)
-    optimizer = make_optimizer(sync.model, config)
+    engine = make_engine(config, engine_name, mesh)
     loader = Loader(config, mesh["dp"].rank, device=mesh.device)
     counted_step, clock = min(1, config.steps - 1), StepClock(mesh.device)
-    loss_sums, gradients = [], {}
+    result = RankResult(RankReport(mesh.rank, mesh.coords), [], {}, _device_name(mesh.device))
     steps = iter(loader)
     for step in range(config.steps):
         clock.begin()
@@ -55,57 +55,58 @@ def run_rank(config: TrainConfig, engine: str, keep_gradients: bool) -> RankResu
         clock.data_here()
         mesh.ledger.clear()
         if step == 0 and keep_gradients:
-            taken = first_gradients(sync, batch)      # by every rank: they are summed over all
-            gradients = taken if mesh.rank == 0 else {}
+            engine.forward_backward(batch)
+            result.gradients = engine.fragments()
             mesh.ledger.clear()
+        scale = engine.scaler.scale if engine.scaler else None
         if step == counted_step:
-            loss, memory, traffic, flops = counted(sync, optimizer, batch, config, mesh, engine)
+            loss, applied, memory, traffic, result.flops = counted_step_of(engine, batch, mesh)
         else:
-            loss = train_step(sync, optimizer, batch, config.clip)
+            loss, applied = engine.forward_backward(batch), engine.update()
         clock.end(mesh.ledger, keep=step >= 2)
-        loss_sums.append(loss)
+        result.loss_sums.append(loss)
+        if scale is not None:
+            result.loss_scale.append((scale, not applied))
         emit((step, loss))
     steps.close()
     time = clock.summary()
-    if engine != "ours":        # the library's waiting cannot be told from its computing
-        time = time | dict.fromkeys(("compute", "communication", "hidden"))
-    report = RankReport(mesh.rank, mesh.coords, memory, traffic, time)
-    return RankResult(report, loss_sums, flops, _device_name(mesh.device), gradients)
+    if engine_name != "ours":        # the library's waiting cannot be told from its computing
+        time = time | dict.fromkeys(("compute", "communication", "bubble", "hidden"))
+    result.report = RankReport(mesh.rank, mesh.coords, memory, traffic, time)
+    return result
 
 
-def build(config: TrainConfig, engine: str, mesh: Mesh) -> GradientSync:
-    """The model on this rank's device, taking part in the layout, by our engine or by torch's."""
-    model = GPT(config.model, config.seed).to(mesh.device)
-    if engine == "torch":
-        from ..engines.torch import parallelize as torch_parallelize
+def make_engine(config: TrainConfig, name: str, mesh: Mesh) -> Engine:
+    """The engine of that name, with the model in place on this rank's device."""
+    if name == "ours":
+        return OurEngine(config, mesh)
+    if name == "torch":
+        from ..engines.torch import TorchEngine
 
-        return torch_parallelize(model, config, mesh)
-    return parallelize(model, config, mesh)
+        return TorchEngine(config, mesh)
+    if name == "deepspeed":
+        from ..engines.deepspeed import DeepSpeedEngine
+
+        return DeepSpeedEngine(config, mesh)
+    raise ConfigError(name)
 
 
-def counted(
-    sync: GradientSync, optimizer: torch.optim.Optimizer, batch: StepBatch, config: TrainConfig, mesh: Mesh, engine: str
-) -> tuple[float, dict[str, Any], tuple[Any, ...], dict[str, int]]:
-    """One step with bytes, traffic and FLOPs counted: (loss sum, memory, traffic, flops)."""
-    saved, meter = SavedActivations(sync.model), FlopMeter()
-    with ExitStack() as instruments:
-        instruments.enter_context(saved)
-        instruments.enter_context(meter)
-        if engine != "ours":
-            instruments.enter_context(OutsideCounter(mesh.ledger, mesh["dp"]))
-        loss = train_step(sync, optimizer, batch, config.clip)
-    memory = model_state_bytes(sync.model, optimizer, sync.extra_buffers()) | {"activations": saved.peak, "peak": None}
-    if engine != "ours":
-        memory["buckets"] = None        # held inside the library, out of sight
+def counted_step_of(engine: Engine, batch: StepBatch, mesh: Mesh) -> tuple[float, bool, dict[str, Any], tuple[Traffic, ...], dict[str, int]]:
+    """One step with bytes, traffic and FLOPs counted: (loss sum, applied, memory, traffic, flops)."""
+    saved, meter = SavedActivations(engine.model, engine.weights()), FlopMeter()
+    mesh.ledger.observer = saved.observe
+    try:
+        with ExitStack() as instruments:
+            for instrument in (saved, meter, *engine.counters()):
+                instruments.enter_context(instrument)
+            loss, applied = engine.forward_backward(batch), engine.update()
+    finally:
+        mesh.ledger.observer = None
+    memory = {"activations": saved.peak, "peak": None} | held_bytes(engine.held())      # an engine may say that it hides them
+    for what, most in saved.peaks.items():
+        memory[what] = memory.get(what, 0) + most
     traffic = summarize(mesh.ledger.calls, {name: mesh[name].size for name in AXES})
-    return loss, memory, traffic, {"model": meter.model, "hardware": meter.hardware}
-
-
-def first_gradients(sync: GradientSync, batch: StepBatch) -> dict[str, Any]:
-    """The gradients of `batch`, the same on every rank, as NumPy arrays by parameter name; nothing is applied."""
-    forward_backward(sync, batch)
-    sync.finish()
-    return {name: parameter.grad.detach().cpu().numpy().copy() for name, parameter in sync.parameters.items()}
+    return loss, applied, memory, traffic, {"model": meter.model, "hardware": meter.hardware}
 
 
 def _device_name(device: torch.device) -> str:

@@ -16,7 +16,7 @@ class LossBoard:
     """Receives (step, loss sum) from the ranks; when all have reported a step, shows the global mean. Costs no message."""
 
     def __init__(self, config: TrainConfig, progress: bool | Callable[[int, float], None]) -> None:
-        self.ranks, self.tokens = config.parallel.dp, config.global_batch * config.model.seq
+        self.ranks, self.tokens = config.parallel.world_size, config.global_batch * config.model.seq
         self.sums: dict[int, list[float]] = defaultdict(list)
         self.show = progress if callable(progress) else None
         self.bar: Any = None

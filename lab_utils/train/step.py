@@ -1,12 +1,13 @@
-"""One optimizer step: forward and backward per micro-batch, gradients made equal, clipped, applied."""
+"""One optimizer step of plain data parallelism, for taking apart: the engine does the same for every layout (engine.py)."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
-from ..data.loader import MicroBatch, StepBatch
+from ..data.loader import StepBatch
 from ..parallel.data_parallel import GradientSync
+from ..parallel.pipeline import whole_model
 
 
 def train_step(sync: GradientSync, optimizer: torch.optim.Optimizer, batch: StepBatch, clip: float = 0.0) -> float:
@@ -26,15 +27,4 @@ def train_step(sync: GradientSync, optimizer: torch.optim.Optimizer, batch: Step
 def forward_backward(sync: GradientSync, batch: StepBatch) -> float:
     """Gradients of this rank's share, being synchronised; `sync.finish()` waits for them. Returns the share's loss sum."""
     sync.zero_grad()
-    *earlier, last = batch.micro_batches
-    total = 0.0
-    with sync.no_sync():
-        for micro in earlier:
-            total += _one(sync, micro, batch.global_tokens)
-    return total + _one(sync, last, batch.global_tokens)
-
-
-def _one(sync: GradientSync, micro: MicroBatch, global_tokens: int) -> float:
-    loss_sum, _ = sync.model(micro.tokens, micro.targets)
-    (loss_sum * (sync.averaged_over / global_tokens)).backward()
-    return loss_sum.item()
+    return whole_model(sync, len(batch.micro_batches)).run(sync, batch, sync.averaged_over / batch.global_tokens)

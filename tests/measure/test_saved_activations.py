@@ -10,7 +10,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from lab_utils import TrainConfig, estimate, train
 from lab_utils.data.loader import Loader
-from lab_utils.measure.memory import SavedActivations, model_state_bytes, storage_bytes
+from lab_utils.measure.memory import SavedActivations, held_bytes, storage_bytes
 from lab_utils.model import GPT
 from lab_utils.parallel.comm import Axis
 from lab_utils.parallel.data_parallel import GradientSync
@@ -58,7 +58,7 @@ def peak_of_a_step(config: TrainConfig) -> int:
     model = GPT(config.model)
     meter = SavedActivations(model)
     with meter:
-        train_step(one_rank(model), make_optimizer(model, config), Loader(config).batch(0))
+        train_step(one_rank(model), make_optimizer(model.parameters(), config), Loader(config).batch(0))
     assert meter.now == 0
     return meter.peak
 
@@ -82,7 +82,9 @@ def test_gradients_that_live_in_buckets_are_not_counted_twice():
     model = torch.nn.Linear(3, 2)
     bucket, spare = torch.zeros(10), torch.zeros(5)
     model.weight.grad, model.bias.grad = bucket[:6].view(2, 3), bucket[6:8]
-    states = model_state_bytes(model, torch.optim.SGD(model.parameters()), [bucket, spare])
+    gradients = [p.grad for p in model.parameters()]
+    states = held_bytes({"parameters": list(model.parameters()), "gradients": gradients, "optimizer": [], "buckets": [bucket, spare], "hidden": None})
+    assert states.pop("hidden", "absent") is None
     assert states == {"parameters": 32, "gradients": 40, "optimizer": 0, "buckets": 20}
 
 
@@ -99,3 +101,11 @@ def test_model_states_are_estimated_exactly(dp):
             if expected.memory["activations"] is not None:
                 assert rank.memory["activations"] == expected.memory["activations"]
             assert rank.traffic == expected.traffic
+
+
+def test_gathered_weights_are_no_activations():
+    """ZeRO changes what is held of weights, gradients and states, and nothing of what is saved for backward."""
+    config = TrainConfig.of("tiny", layers=3, dp=2, steps=2, global_batch=8, micro_batch=2)
+    reports = [train(config.replace(zero=zero), threads=1) for zero in range(4)]
+    assert len({rank.memory["activations"] for report in reports for rank in report.ranks}) == 1
+    assert reports[3].ranks[0].memory["gathered"] > reports[3].ranks[0].memory["parameters"] / 2

@@ -29,7 +29,7 @@ def counted_from_outside() -> tuple[int, int, int]:
     from lab_utils.parallel.mesh import Mesh
 
     mesh = Mesh(ParallelConfig(dp=2))
-    with OutsideCounter(mesh.ledger, mesh["dp"]):
+    with OutsideCounter(mesh):
         dist.all_reduce(torch.zeros(10), async_op=True).wait()
         dist.all_reduce(torch.zeros(5, dtype=torch.float64))
     dist.all_reduce(torch.zeros(1000))      # after it closed

@@ -43,10 +43,11 @@ def values_on_rank() -> dict:
     axis.all_gather(whole, purpose="parameter").wait()
     right["all_gather"] = torch.equal(whole, torch.cat([everyone[r].chunk(n)[r] for r in range(n)]))
     scattered = own(rank).view(4, 6)        # any shape that lies in one piece
-    mine = axis.reduce_scatter(scattered, purpose="gradient")
+    mine, arriving = axis.reduce_scatter(scattered, purpose="gradient")
+    arriving.wait()
     right["reduce_scatter"] = torch.equal(mine.flatten(), everyone.sum(0)[part]) and mine.untyped_storage().data_ptr() == scattered.untyped_storage().data_ptr()
     ringed = own(rank)
-    axis.ring_all_reduce(ringed, purpose="gradient")
+    axis.ring_all_reduce(ringed, purpose="gradient").wait()
     right["ring_all_reduce"] = torch.equal(ringed, everyone.sum(0))
     received = torch.empty(ELEMENTS, dtype=torch.float64)
     axis.exchange(own(rank), (rank + 1) % n, received, (rank - 1) % n, purpose="activation")

@@ -11,11 +11,11 @@ def traces_on_rank(config: TrainConfig) -> list:
     """The trace of one warm step, its gradients seen by hooks of our own."""
     from lab_utils.data.loader import Loader
     from lab_utils.parallel.mesh import Mesh
-    from lab_utils.train.loop import build
+    from lab_utils.train.engine import OurEngine
     from lab_utils.train.step import forward_backward
 
     mesh = Mesh(config.parallel)
-    sync, batch = build(config, "ours", mesh), Loader(config, mesh["dp"].rank).batch(0)
+    sync, batch = OurEngine(config, mesh).layout.sync, Loader(config, mesh["dp"].rank).batch(0)
     forward_backward(sync, batch)
     sync.finish()
     for name, parameter in sync.parameters.items():      # after the engine's hooks: a mark says that the gradient surely exists
@@ -58,11 +58,11 @@ def steps_on_rank(config: TrainConfig, micro_batches: list[int]) -> list[tuple[i
     """(messages, payload bytes) of one step, per number of micro-batches."""
     from lab_utils.data.loader import Loader
     from lab_utils.parallel.mesh import Mesh
-    from lab_utils.train.loop import build
+    from lab_utils.train.engine import OurEngine
     from lab_utils.train.step import forward_backward
 
     mesh, counts = Mesh(config.parallel), []
-    sync = build(config, "ours", mesh)
+    sync = OurEngine(config, mesh).layout.sync
     for m in micro_batches:
         share = config.global_batch // config.parallel.dp
         mesh.ledger.clear()

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lab_utils import TrainConfig
+from lab_utils.layout.parameters import parameter_shapes
+from lab_utils.report import RankReport
+from lab_utils.train.fragments import assemble
+
+if TYPE_CHECKING:
+    from lab_utils.train.loop import RankResult
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run's global mean losses and its first step's gradients by name."""
+    """A run's global mean losses, its first step's gradients by name, and what its ranks reported."""
 
     losses: list[float]
     gradients: dict[str, np.ndarray]
+    ranks: tuple[RankReport, ...] = ()
+    flops: dict[str, int] = field(default_factory=dict)
 
 
 def loss_error(run: Run, reference: Run, steps: int | None = None) -> float:
@@ -39,17 +48,20 @@ def check_equal(run: Run, reference: Run) -> tuple[float, float, float]:
     return errors
 
 
-def runs_on_rank(cases: list[tuple[TrainConfig, str]]) -> list[tuple[list[float], dict[str, np.ndarray]]]:
-    """On a rank: this rank's loss sums, and on rank 0 the gradients, of each (config, engine)."""
+def runs_on_rank(cases: list[tuple[TrainConfig, str]]) -> list[RankResult]:
+    """On a rank: what it brings home from each (config, engine), the first gradients included."""
     from lab_utils.train.loop import run_rank
 
-    results = [run_rank(config, engine, keep_gradients=True) for config, engine in cases]
-    return [(result.loss_sums, result.gradients) for result in results]
+    return [run_rank(config, engine, keep_gradients=True) for config, engine in cases]
 
 
-def together(cases: list[tuple[TrainConfig, str]], by_rank: list[list[tuple]]) -> list[Run]:
+def together(cases: list[tuple[TrainConfig, str]], by_rank: list[list[RankResult]]) -> list[Run]:
     """Put the ranks' shares of each case together."""
-    return [
-        Run([sum(sums) / (config.global_batch * config.model.seq) for sums in zip(*(rank[i][0] for rank in by_rank), strict=True)], by_rank[0][i][1])
-        for i, (config, _) in enumerate(cases)
-    ]
+    runs = []
+    for i, (config, _) in enumerate(cases):
+        results = [rank[i] for rank in by_rank]
+        tokens = config.global_batch * config.model.seq
+        losses = [sum(sums) / tokens for sums in zip(*(r.loss_sums for r in results), strict=True)]
+        gradients = assemble((f for r in results for f in r.gradients), parameter_shapes(config.model))
+        runs.append(Run(losses, gradients, tuple(r.report for r in results), {k: sum(r.flops[k] for r in results) for k in ("model", "hardware")}))
+    return runs

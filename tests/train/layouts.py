@@ -1,0 +1,72 @@
+"""The layouts that the engine is held to: every triple of degrees up to eight ranks, each with several of everything else.
+
+What goes with what is drawn once, from a fixed seed; test_grid asserts that the draw covers what it has to.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import product
+
+from lab_utils import TrainConfig
+from lab_utils.config import ConfigError
+from lab_utils.layout.refusals import refuse_layout
+
+SHAPES = {
+    "gpt": dict(layers=4, hidden=32, heads=4, seq=16),
+    "gpt, written out": dict(layers=4, hidden=32, heads=4, seq=16, attention="explicit"),
+    "gpt, tied": dict(layers=4, hidden=32, heads=4, seq=16, tied=True),
+    "llama": dict(layers=4, hidden=32, heads=8, kv_heads=4, seq=16, norm="rmsnorm", activation="swiglu", positions="rope", bias=False),
+    "llama, tied": dict(layers=4, hidden=32, heads=8, kv_heads=4, seq=16, norm="rmsnorm", activation="swiglu", positions="rope", bias=False, tied=True),
+    # nothing here can be shared out evenly over 2 or 4
+    "uneven": dict(layers=5, hidden=40, heads=5, ffn=101, vocab=257, seq=16),
+    "uneven llama": dict(layers=5, hidden=40, heads=10, kv_heads=5, ffn=101, vocab=259, seq=16, norm="rmsnorm", activation="swiglu", positions="rope",
+                         tied=True),
+}  # fmt: skip
+BATCH = 16
+
+
+def triples() -> list[tuple[int, int, int]]:
+    """(dp, tp, pp), each 1, 2 or 4, from 2 to 8 ranks in all."""
+    return [degrees for degrees in product((1, 2, 4), repeat=3) if 2 <= degrees[0] * degrees[1] * degrees[2] <= 8]
+
+
+def layouts() -> list[TrainConfig]:
+    """All of them; none is refused."""
+    return [config for degrees in triples() for config in _of(*degrees)]
+
+
+def _of(dp: int, tp: int, pp: int) -> Iterator[TrainConfig]:
+    rng, made = random.Random(f"{dp} {tp} {pp}"), 0
+    while made < (4 if dp * tp * pp == 8 else 8):       # eight ranks take turns on two cores
+        shape = list(SHAPES)[made - 1] if made >= 1 else rng.choice(["uneven", "uneven llama", "gpt, tied"])
+        schedule = rng.choice(["gpipe", "1f1b", "interleaved", "interleaved", "zero-bubble"] if pp > 1 else ["gpipe", "1f1b"])
+        flags = dict(
+            SHAPES[shape], dp=dp, tp=tp, pp=pp, steps=5, global_batch=BATCH, micro_batch=BATCH // dp // rng.choice([1, 4]),
+            zero=made % 4, sequence_parallel=tp > 1 and rng.random() < 0.5, offload=rng.random() < 0.15, schedule=schedule,
+            virtual_stages=2 if schedule == "interleaved" else 1, recompute=rng.choice(["none", "none", "selective", "full", "0,2"]),
+            optimizer=rng.choice(["sgd", "sgd", "adamw"]), clip=rng.choice([0.0, 0.25]), bucket_mib=rng.choice([0.02, 4.0]),
+        )  # fmt: skip
+        config = TrainConfig.of(**flags)
+        try:
+            refuse_layout(config)
+        except ConfigError:
+            continue
+        yield config
+        made += 1
+
+
+def alone(config: TrainConfig) -> TrainConfig:
+    """The same training on one rank, nothing shared out, nothing recomputed, the whole batch at once."""
+    return config.replace(dp=1, tp=1, pp=1, zero=0, sequence_parallel=False, offload=False, schedule="1f1b", virtual_stages=1, recompute="none",
+                          micro_batch=None, bucket_mib=4.0)  # fmt: skip
+
+
+def named(config: TrainConfig) -> str:
+    """A layout in a few words, for messages."""
+    p, model = config.parallel, config.model
+    words = [f"dp{p.dp} tp{p.tp} pp{p.pp} zero{p.zero} m{config.micro_batches}", p.schedule, "sp" * p.sequence_parallel, "offload" * p.offload,
+             f"recompute {config.recompute}", config.optimizer, f"clip {config.clip}", f"{model.norm} {model.positions} kv{model.kv_heads}/{model.heads}",
+             "tied" * model.tied, f"L{model.layers} V{model.vocab}", config.precision]  # fmt: skip
+    return " ".join(word for word in words if word)
