@@ -15,7 +15,7 @@ from .flags import add_config_flags, config_from, one_sentence, seconds_above_0,
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The configuration's flags and the options of a run."""
     add_config_flags(parser)
-    parser.add_argument("--engine", default="ours", metavar="{ours,torch}", help=t("our engine, or torch's own DDP", "课程自己的引擎，或 torch 自带的 DDP"))
+    parser.add_argument("--engine", default="ours", metavar="{ours,torch,deepspeed}", help=t("ours, or a production library", "自己的引擎，或第三方库"))
     parser.add_argument("--threads", type=whole_from_1, default=None, help=t("CPU threads per rank; default: cores / ranks",
                                                                              "每个进程的 CPU 线程数，默认 核数 / 进程数"))
     parser.add_argument("--timeout", type=seconds_above_0, default=600.0, help=t("seconds that one rank may keep the others waiting",
@@ -57,7 +57,7 @@ def summary(report: Report) -> str:
                        f"损失 {report.loss[0]:.4f} → {report.loss[-1]:.4f}，共 {len(report.loss)} 步"))
     lines.append(t(f"{report.parameters:,} parameters, {report.world_size} rank(s), {report.device}",
                    f"{report.parameters:,} 个参数，{report.world_size} 个进程，{report.device}"))
-    memory = ", ".join(f"{term} {value / 2**20:.2f} MiB" for term, value in rank.memory.items() if value is not None)
+    memory = ", ".join(f"{term} {value / 2**20:.2f} MiB" for term, value in rank.memory.items() if value)
     lines.append(t(f"memory of rank 0: {memory}", f"rank 0 的内存：{memory}"))
     for entry in rank.traffic:
         calls, payload, wire = f"{entry.calls} × {entry.op}", f"{entry.bytes:,}", f"{entry.wire_bytes:,}"

@@ -8,7 +8,7 @@ Causal attention is counted whole: the masked half is computed and thrown away, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..config import ModelConfig, TrainConfig
@@ -27,8 +27,16 @@ class Op:
 
 
 def op_ledger(config: TrainConfig) -> list[Op]:
-    """Forward-order list of operations of the whole model, for one micro-batch on one rank (tp = pp = 1)."""
-    return list(_ledger(config.model, config.micro_batch))
+    """Forward-order list of operations of the whole model, for one micro-batch (tp = pp = 1)."""
+    ops = _ledger(config.model, config.micro_batch)
+    if config.recompute == "none":
+        return list(ops)
+    blocks = tuple(f"blocks.{layer}." for layer in config.recomputed_layers())
+    return [replace(op, recomputed_flops=op.recomputed_flops + op.forward_flops) if _runs_again(op, config, blocks) else op for op in ops]
+
+
+def _runs_again(op: Op, config: TrainConfig, blocks: tuple[str, ...]) -> bool:
+    return op.name.endswith(".core") if config.recompute == "selective" else bool(blocks) and op.name.startswith(blocks)
 
 
 @lru_cache(maxsize=64)      # tools price thousands of layouts of a few models

@@ -1,37 +1,141 @@
-"""What one rank hands to collectives in one optimizer step, and what of it goes over the wire."""
+"""What one rank hands to collectives in one optimizer step, and what of it goes over the wire.
+
+Closed forms in the number of micro-batches m, for every strategy. With Ψ parameters and N ranks a data-parallel step
+moves 2Ψ(N−1)/N numbers whatever m is; ZeRO-2 moves (m+1)/2 times that, ZeRO-3 1.5·m times (Rajbhandari et al. 2020,
+section 7, at m = 1). Tensor parallelism moves four all-reduces a layer and micro-batch; with sequence parallelism the
+backward pass also gathers the saved shards again, 1.25 times as much (Korthikanti et al. 2022, section 4.2.2).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
 
 from ..config import ModelConfig, TrainConfig
 from ..layout.buckets import Bucket, assign_buckets
 from ..layout.parameters import parameter_shapes
+from ..layout.placement import placements
+from ..layout.units import zero_units
 from ..layout.wire import wire_bytes
 from ..report import Traffic
+from .memory import element_bytes, parts_of_stages, unit_bytes, units_of_part
 
 GRADIENT_BYTES = 4      # gradients are reduced in fp32; under bf16 autocast the parameters, so the gradients, stay fp32
+_NORM_BYTES = 8         # the squared norm travels as one fp64 number
 
 
 def gradient_messages(config: TrainConfig) -> tuple[Bucket, ...]:
-    """The all-reduces of one step in the order in which they leave: one per bucket, or one per gradient (naive)."""
+    """The all-reduces of one data-parallel step in the order in which they leave: one per bucket, or one per gradient (naive)."""
     return _messages(config.model, None if config.parallel.gradient_sync == "naive" else config.parallel.bucket_bytes)
 
 
 @lru_cache(maxsize=64)      # tools price thousands of layouts of a few models
 def _messages(model: ModelConfig, bucket_bytes: int | None) -> tuple[Bucket, ...]:
-    numels = {name: prod(shape) for name, shape in parameter_shapes(model).items()}
+    return _bucketed({name: prod(shape) for name, shape in parameter_shapes(model).items()}, bucket_bytes, GRADIENT_BYTES)
+
+
+def _bucketed(numels: dict[str, int], bucket_bytes: int | None, size: int) -> tuple[Bucket, ...]:
     if bucket_bytes is None:
         return tuple(Bucket((name,), (0,), numel) for name, numel in numels.items())
-    return assign_buckets(numels, bucket_bytes, GRADIENT_BYTES)
+    return assign_buckets(numels, bucket_bytes, size)
 
 
-def step_traffic(config: TrainConfig) -> tuple[Traffic, ...]:
-    """One rank's traffic under data parallelism. Accumulation does not change it: gradients travel once a step."""
-    ranks = config.parallel.dp
-    if ranks == 1:
-        return ()
-    messages = gradient_messages(config)
-    payload = GRADIENT_BYTES * sum(message.numel for message in messages)
-    return (Traffic("all_reduce", "dp", "gradient", len(messages), payload, wire_bytes("all_reduce", payload, ranks)),)
+def step_traffic(config: TrainConfig, dp_rank: int = 0, pp_rank: int = 0, tp_rank: int = 0) -> tuple[Traffic, ...]:
+    """One rank's traffic in one optimizer step: one entry per (op, axis, purpose)."""
+    sums: dict[tuple[str, str, str], tuple[int, int]] = {}
+    sources = (_data_parallel(config, pp_rank, tp_rank), _tensor_parallel(config, dp_rank, pp_rank, tp_rank),
+               _pipeline(config, pp_rank, tp_rank), _control(config))
+    for source in sources:
+        for op, axis, purpose, calls, payload in source:
+            before = sums.get((op, axis, purpose), (0, 0))
+            sums[op, axis, purpose] = before[0] + calls, before[1] + payload
+    sizes = {"dp": config.parallel.dp, "pp": config.parallel.pp, "tp": config.parallel.tp}
+    return tuple(Traffic(*key, calls, payload, wire_bytes(key[0], payload, sizes[key[1]])) for key, (calls, payload) in sums.items() if sizes[key[1]] > 1)
+
+
+_Item = tuple[str, str, str, int, int]      # op, axis, purpose, calls, bytes in all
+
+
+def _data_parallel(config: TrainConfig, pp_rank: int, tp_rank: int) -> Iterator[_Item]:
+    p, m, size = config.parallel, config.micro_batches, element_bytes(config)
+    if p.zero == 0:
+        numels = {name: place.numel for name, place in placements(config.model, p, pp_rank, tp_rank).items()}
+        messages = _bucketed(numels, None if p.gradient_sync == "naive" else p.bucket_bytes, size)
+        yield "all_reduce", "dp", "gradient", len(messages), size * sum(numels.values())
+        return
+    units = zero_units(config, pp_rank, tp_rank)
+    times = m if p.zero >= 2 else 1         # stages 2 and 3 let the gradients of every micro-batch go
+    yield "reduce_scatter", "dp", "gradient", times * len(units), times * size * sum(unit.numel for unit in units)
+    if p.zero < 3:
+        yield "all_gather", "dp", "parameter", len(units), size * sum(unit.numel for unit in units)
+        return
+    for parts in parts_of_stages(config, pp_rank).values():
+        for part in parts:
+            for unit in units_of_part(part, units, config.model.tied):
+                at_both_ends = part == "embed" and "predict" in parts and unit.name.startswith("token_embedding")
+                gathers = m * (1 if at_both_ends else 2)        # it stayed from the head's backward pass until its own
+                yield "all_gather", "dp", "parameter", gathers, gathers * unit_bytes(unit, config)
+
+
+def _tensor_parallel(config: TrainConfig, dp_rank: int, pp_rank: int, tp_rank: int) -> Iterator[_Item]:
+    p, model, m = config.parallel, config.model, config.micro_batches
+    tokens = config.micro_batch * model.seq
+    held = element_bytes(config)
+    inside = 2 if config.precision in ("bf16", "fp16") else held        # what autocast hands to matrix products
+    parts = [part for stage in parts_of_stages(config, pp_rank).values() for part in stage]
+    again = set(config.recomputed_layers())
+    # (entering, leaving) a region: forward, forward again if recomputed, backward
+    for part in parts:
+        if part == "embed":
+            yield from _region(p.sequence_parallel, m, tokens * model.hidden * held, leave=1, leave_backward=1)
+        elif part == "predict":
+            yield from _region(p.sequence_parallel, m, tokens * model.hidden * inside, enter=1, enter_backward=1)
+            yield "all_reduce", "tp", "activation", 2 * m, 3 * m * tokens * 4       # largest logit; sum and target's logit, in fp32
+        else:
+            forwards = 2 if int(part.split(".")[1]) in again else 1
+            crossings = dict(enter=2 * forwards, leave=2 * forwards, enter_backward=2, leave_backward=2)
+            yield from _region(p.sequence_parallel, m, tokens * model.hidden * inside, **crossings)
+    partial = _partial_numel(config, dp_rank, pp_rank, tp_rank)
+    if partial:
+        yield "all_reduce", "tp", "gradient", 1, partial * held
+
+
+def _region(scattered: bool, m: int, payload: int, *, enter: int = 0, leave: int = 0, enter_backward: int = 0, leave_backward: int = 0) -> Iterator[_Item]:
+    """`payload` bytes a crossing, m times. Backward, the way in sums and the way out, under sequence parallelism, gathers;
+    there the way in also gathers the saved shard again."""
+    if scattered:
+        gathers, scatters = m * (enter + leave_backward + enter_backward), m * (leave + enter_backward)
+        yield "all_gather", "tp", "activation", gathers, gathers * payload
+        yield "reduce_scatter", "tp", "activation", scatters, scatters * payload
+    else:
+        sums = m * (leave + enter_backward)
+        yield "all_reduce", "tp", "activation", sums, sums * payload
+
+
+def _partial_numel(config: TrainConfig, dp_rank: int, pp_rank: int, tp_rank: int) -> int:
+    """Elements whose gradients sequence parallelism leaves as summands, among those that this rank owns."""
+    here = placements(config.model, config.parallel, pp_rank, tp_rank)
+    if config.parallel.zero == 0:
+        return sum(place.numel for place in here.values() if place.partial)
+    pieces = [piece for unit in zero_units(config, pp_rank, tp_rank) for piece in unit.pieces(config.parallel.dp, dp_rank)]
+    return sum(numel for name, _, numel, _ in pieces if here[name].partial)
+
+
+def _pipeline(config: TrainConfig, pp_rank: int, tp_rank: int) -> Iterator[_Item]:
+    p, size = config.parallel, element_bytes(config)
+    last = p.pp * p.virtual_stages - 1
+    sends = sum((stage < last) + (stage > 0) for stage in parts_of_stages(config, pp_rank)) * config.micro_batches
+    payload = config.micro_batch * config.model.seq * config.model.hidden * size // (p.tp if p.sequence_parallel else 1)
+    yield "send", "pp", "activation", sends, sends * payload
+    shared = [place for place in placements(config.model, p, pp_rank, tp_rank).values() if place.shared_over_pp]
+    for place in shared:
+        owned = next((u.numel // p.dp for u in zero_units(config, pp_rank, tp_rank) if u.name == "token_embedding"), 0) if p.zero else place.numel
+        yield "send", "pp", "gradient", 1, owned * size
+
+
+def _control(config: TrainConfig) -> Iterator[_Item]:
+    """The squared norm, for clipping and to agree on an overflow."""
+    if config.clip > 0 or config.precision == "fp16":
+        for axis in ("dp", "pp", "tp") if config.parallel.zero else ("pp", "tp"):
+            yield "all_reduce", axis, "control", 1, _NORM_BYTES

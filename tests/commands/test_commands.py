@@ -93,10 +93,10 @@ def test_chinese(tmp_path):
 
 WRONG = [
     ("train", "--heads", 5), ("train", "--dp", 5), ("train", "--dp", "two"), ("train", "--nope", 1), ("train", "--precision"), ("train", "--lr", "nan"),
-    ("train", "--threads", 0), ("train", "--timeout", "soon"), ("train", "--preset", "huge"), ("train", "--engine", "fsdp"), ("train", "--tp", 2),
+    ("train", "--threads", 0), ("train", "--timeout", "soon"), ("train", "--preset", "huge"), ("train", "--engine", "fsdp"), ("train", "--tp", 8),
     ("train", "--corpus", "/no/such/file"), ("train", "--corpus", "."), ("train", "--vocab", 10), ("train", "--seq", 5_000_000),
     ("train", "--json", "/no/such/folder/r.json"), ("train", "--gradients", "."), ("train", "--bucket-mib", "inf"), ("train", "--recompute", "²"),
-    ("estimate", "--gpu", "H1000"), ("estimate", "--gpus-per-node", 0), ("estimate", "--zero", 3), ("estimate", "--json", "."),
+    ("estimate", "--gpu", "H1000"), ("estimate", "--gpus-per-node", 0), ("estimate", "--offload"), ("estimate", "--json", "."),
     ("bench", "--preset", "huge"), ("bench", "--dp", 0), ("bench", "--json", "/no/such/folder/b.json"),
     ("compare", "/no/such/a.json", "/no/such/b.json"), ("frobnicate",), (),
 ]  # fmt: skip
