@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from harness import FLAGS, Lab, find_chromium, jupyterlab
+from harness import FLAGS, Lab, Open, Watched, find_chromium, jupyterlab, watched_page
 from playwright.sync_api import Browser, sync_playwright
+
+from lab_utils.widgets import Explorer
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,3 +39,22 @@ def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """A JupyterLab over an empty folder, `lab.root`."""
     with jupyterlab(tmp_path_factory.mktemp("lab"), browser) as running:
         yield running
+
+
+@pytest.fixture
+def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
+    """Opens a tool as a page on disk; at the end nothing may have gone wrong in any of them."""
+    opened: list[Watched] = []
+
+    def open_one(tool: Explorer, **options: Any) -> Watched:
+        file = tmp_path / f"{len(opened)}.html"
+        file.write_text(tool.html(), encoding="utf-8")
+        opened.append(watched_page(browser, file.as_uri(), **{"viewport": {"width": 1000, "height": 1800}} | options))
+        opened[-1].page.goto(file.as_uri())
+        opened[-1].page.wait_for_selector("figure:last-of-type svg > *")
+        return opened[-1]
+
+    yield open_one
+    for watched in opened:
+        watched.assert_quiet()
+        watched.page.close()

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,9 @@ def watched_page(browser: Browser, allowed: str, **options: Any) -> Watched:
     return watched
 
 
+Open = Callable[..., Watched]      # what the fixture open_page gives
+
+
 class Lab:
     """A running JupyterLab whose files are in `root`."""
 
@@ -97,6 +100,27 @@ class Notebook:
             """() => [...window.jupyterapp.shell.currentWidget.content.model.cells].filter(c => c.type === 'code')
                  .flatMap(c => c.sharedModel.outputs).filter(o => o.output_type === 'error').map(o => `${o.ename}: ${o.evalue}`)""")  # fmt: skip
         assert not errors, errors
+
+
+def alts(page: Page) -> list[str]:
+    """What a screen reader says of every picture on the page."""
+    return [svg.get_attribute("aria-label") for svg in page.get_by_role("img").all()]
+
+
+# Boxes of all texts of a picture in its own units; wrong are those that leave it, overlap, or stick out of the rectangle they stand in.
+MISPLACED = """() => [...document.querySelectorAll('svg')].flatMap(svg => {
+  const { width, height } = svg.viewBox.baseVal, wrong = [];
+  const texts = [...svg.querySelectorAll('text')].map(n => [n, n.getBBox()]), rects = [...svg.querySelectorAll('rect')].map(n => n.getBBox());
+  const apart = (b, c, slack) => b.x >= c.x + c.width || c.x >= b.x + b.width || b.y + slack >= c.y + c.height || c.y + slack >= b.y + b.height;
+  texts.forEach(([n, b], i) => {
+    if (b.x < -0.5 || b.y < -0.5 || b.x + b.width > width + 0.5 || b.y + b.height > height + 0.5) wrong.push(`cut: ${n.textContent}`);
+    for (const [m, c] of texts.slice(i + 1)) if (!apart(b, c, 3)) wrong.push(`overlap: ${n.textContent} / ${m.textContent}`);
+    const middle = { x: b.x + b.width / 2, y: b.y + b.height / 2, width: 0.1, height: 0.1 };
+    for (const r of n.getAttribute('text-anchor') === 'middle' ? rects : [])
+      if (!apart(middle, r, 0) && b.width > r.width) wrong.push(`too wide: ${n.textContent}`);
+  });
+  return wrong;
+})"""
 
 
 def slider_to_paint_ms(tool: Locator, moves: Iterable[tuple[str, str]]) -> list[float]:

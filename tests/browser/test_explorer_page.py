@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import sample_tool
 from axe_playwright_python.sync_playwright import Axe
-from harness import Watched, slider_to_paint_ms, watched_page
-from playwright.sync_api import Browser, Page, expect
+from harness import MISPLACED, alts, slider_to_paint_ms
+from playwright.sync_api import Page, expect
 
 from lab_utils.widgets import Explorer, data_parallelism
 from lab_utils.widgets.controls import start_state, states
@@ -21,31 +19,11 @@ LABELS = {
     "en": dict(zip(_NAMES, ("Ranks N", "Walk through the step", "Model", "Link", "Tokens per rank and step", "Gradients travel"), strict=True)),
     "zh": dict(zip(_NAMES, ("rank 数 N", "逐步演示", "模型", "链路", "每个 rank 每步的词元数", "梯度同步"), strict=True)),
 }
-Open = Callable[..., Watched]
 
 
 @pytest.fixture(scope="module")
 def tools() -> dict[str, Explorer]:
     return {lang: data_parallelism.explorer(lang) for lang in LABELS}
-
-
-@pytest.fixture
-def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
-    """Opens a tool as a page on disk; at the end nothing may have gone wrong in any of them."""
-    opened: list[Watched] = []
-
-    def open_one(tool: Explorer, **options: Any) -> Watched:
-        file = tmp_path / f"{len(opened)}.html"
-        file.write_text(tool.html(), encoding="utf-8")
-        opened.append(watched_page(browser, file.as_uri(), **{"viewport": {"width": 1000, "height": 1400}} | options))
-        opened[-1].page.goto(file.as_uri())
-        opened[-1].page.wait_for_selector("figure:last-of-type svg > *")
-        return opened[-1]
-
-    yield open_one
-    for watched in opened:
-        watched.assert_quiet()
-        watched.page.close()
 
 
 def choose(page: Page, tool: Explorer, lang: str, **state: Any) -> None:
@@ -56,10 +34,6 @@ def choose(page: Page, tool: Explorer, lang: str, **state: Any) -> None:
             index = [value for value, _ in control.choices(chosen)].index(state[control.name])
             box = page.get_by_label(LABELS[lang][control.name], exact=True)
             box.select_option(index=index) if control.kind == "select" else box.fill(str(index))
-
-
-def alts(page: Page) -> list[str]:
-    return [svg.get_attribute("aria-label") for svg in page.get_by_role("img").all()]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -191,22 +165,6 @@ def test_slider_to_paint_is_about_a_frame(tools, open_page):
     assert times[int(0.95 * len(times))] <= 60, "aim: two frames, 33 ms"
 
 
-# Boxes of all texts of a picture in its own units; wrong are those that leave it, overlap, or stick out of the rectangle they stand in.
-_MISPLACED = """() => [...document.querySelectorAll('svg')].flatMap(svg => {
-  const { width, height } = svg.viewBox.baseVal, wrong = [];
-  const texts = [...svg.querySelectorAll('text')].map(n => [n, n.getBBox()]), rects = [...svg.querySelectorAll('rect')].map(n => n.getBBox());
-  const apart = (b, c, slack) => b.x >= c.x + c.width || c.x >= b.x + b.width || b.y + slack >= c.y + c.height || c.y + slack >= b.y + b.height;
-  texts.forEach(([n, b], i) => {
-    if (b.x < -0.5 || b.y < -0.5 || b.x + b.width > width + 0.5 || b.y + b.height > height + 0.5) wrong.push(`cut: ${n.textContent}`);
-    for (const [m, c] of texts.slice(i + 1)) if (!apart(b, c, 3)) wrong.push(`overlap: ${n.textContent} / ${m.textContent}`);
-    const middle = { x: b.x + b.width / 2, y: b.y + b.height / 2, width: 0.1, height: 0.1 };
-    for (const r of n.getAttribute('text-anchor') === 'middle' ? rects : [])
-      if (!apart(middle, r, 0) && b.width > r.width) wrong.push(`too wide: ${n.textContent}`);
-  });
-  return wrong;
-})"""
-
-
 @pytest.mark.parametrize("lang", ["en", "zh"])
 def test_no_label_is_cut_or_hidden_by_another(tools, open_page, lang):
     tool, page = tools[lang], open_page(tools[lang], reduced_motion="reduce").page
@@ -214,12 +172,12 @@ def test_no_label_is_cut_or_hidden_by_another(tools, open_page, lang):
     walk, timeline = ([s for s in states([by_name[name] for name in panel.controls]) if s] for panel in tool.panels)
     for state in [*walk[::5], *timeline[::13]]:
         choose(page, tool, lang, **state)
-        assert page.evaluate(_MISPLACED) == [], state
+        assert page.evaluate(MISPLACED) == [], state
 
 
 def test_a_misplaced_label_would_be_found(tools, open_page):
     page = open_page(tools["en"], reduced_motion="reduce").page
     page.evaluate("""() => { const [a, b, c] = document.querySelectorAll('svg text');
                      b.setAttribute('x', a.getAttribute('x')); b.setAttribute('y', a.getAttribute('y')); c.setAttribute('x', -9); }""")
-    wrong = page.evaluate(_MISPLACED)
+    wrong = page.evaluate(MISPLACED)
     assert [found.split(":")[0] for found in wrong] == ["overlap", "cut"]

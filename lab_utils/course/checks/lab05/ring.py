@@ -97,7 +97,8 @@ class RingAxis(Axis):
     def _agree_on_size(self, outgoing: Tensor, to: int, incoming: Tensor, source: int) -> None:
         """Tell the receiver how long the message is: gloo would end the process over a wrong length, without a word of use."""
         arriving = torch.empty(1, dtype=torch.int64)
-        self._swap(torch.tensor([outgoing.numel()]), to, arriving, source)
+        for work in self._swap(torch.tensor([outgoing.numel()]), to, arriving, source):
+            work.wait()
         if arriving.item() != incoming.numel():
             raise BrokenRule("mismatch", t("`incoming` is as long as the chunk that arrives.", "`incoming` 与要收到的块等长。"),
                              t(f"in exchange no. {len(self.messages) + 1}, rank {source} sends {arriving.item()} elements and rank {self.rank} has room for"
