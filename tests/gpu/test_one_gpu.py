@@ -23,3 +23,17 @@ def test_bytes_and_flops_on_the_gpu_are_the_estimated_ones():
     rows = {row.term: row for row in compare(estimate(config), train(config)).rows}
     for term in ("parameters", "gradients", "optimizer", "FLOPs"):
         assert rows[term].error == 0, term
+
+
+@pytest.mark.parametrize("flags", [
+    {"zero": 1}, {"zero": 3}, {"zero": 2, "offload": True}, {"recompute": "full"}, {"recompute": "selective", "attention": "explicit"},
+    {"precision": "bf16"}, {"precision": "bf16-pure"}, {"precision": "fp16"}, {"precision": "bf16", "zero": 3},
+], ids=str)  # fmt: skip
+def test_strategies_and_precisions_on_the_gpu(flags, monkeypatch):
+    config = TrainConfig.of("tiny", steps=6, micro_batch=6, **flags)
+    on_gpu = train(config)
+    for term in ("parameters", "gradients", "optimizer", "offloaded"):
+        assert on_gpu.ranks[0].memory.get(term, 0) == estimate(config).ranks[0].memory[term], term
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    on_cpu = train(config.replace(precision="fp32"))
+    assert on_gpu.loss == pytest.approx(on_cpu.loss, rel=1e-4 if config.precision == "fp32" else 2e-2)
