@@ -10,7 +10,7 @@ from typing import Any
 
 _HOMES = {
     "Cluster": "config", "ConfigError": "config", "ModelConfig": "config", "ParallelConfig": "config", "TrainConfig": "config",
-    "Report": "report", "compare": "report",
+    "Report": "report", "compare": "comparison",
     "language": "i18n", "set_language": "i18n", "t": "i18n",
     "estimate": "estimate", "train": "train", "launch": "launch",
     "table": "text",

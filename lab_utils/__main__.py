@@ -14,6 +14,7 @@ from .i18n import t
 COMMANDS = {
     "train": ("lab_utils.commands.train", "train for real, and report what a step cost", "真实训练，并报告每一步的开销"),
     "estimate": ("lab_utils.commands.estimate", "predict what a step will cost", "预测每一步的开销"),
+    "plan": ("lab_utils.commands.plan", "the fastest layouts of a model on a cluster", "一个模型在一个集群上最快的并行布局"),
     "compare": ("lab_utils.commands.compare", "an estimated report beside a measured one", "把估算与实测的报告并排比较"),
     "bench": ("lab_utils.bench", "two ways of the same work, side by side", "同一份工作的两种做法，并排计时"),
     "doctor": ("lab_utils.doctor", "what this machine can do, and how to mend what it cannot", "这台机器能做什么，不能做的如何补救"),

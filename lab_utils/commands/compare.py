@@ -7,8 +7,9 @@ import json
 import sys
 from pathlib import Path
 
+from ..comparison import compare
 from ..i18n import t
-from ..report import Report, compare
+from ..report import Report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..i18n import t
 from .flags import add_config_flags, config_from, one_sentence, whole_from_1
 from .train import summary
+
+if TYPE_CHECKING:
+    from ..estimate.step import StepTime
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,8 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from ..estimate.hardware import HARDWARE
 
     add_config_flags(parser)
-    parser.add_argument("--gpu", default=None, metavar="NAME", help=t(f"{', '.join(HARDWARE)}; default: this machine's CPU, bytes only",
-                                                                      f"{'、'.join(HARDWARE)}；默认为本机 CPU，只估算字节"))
+    known = (", ".join(HARDWARE), "、".join(HARDWARE))
+    parser.add_argument("--gpu", default=None, metavar="NAME", help=t(f"{known[0]}; default: this machine's CPU, bytes only until doctor --calibrate has run",
+                                                                      f"{known[1]}；默认为本机 CPU，运行 doctor --calibrate 之前只估算字节"))
     parser.add_argument("--gpus-per-node", type=whole_from_1, default=8, help=t("GPUs in one machine", "每台机器的 GPU 数"))
     parser.add_argument("--json", type=Path, default=None, help=t("write the report to this file", "把报告写入此文件"))
 
@@ -25,12 +30,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Carry out `estimate`."""
     from .. import estimate
-    from ..estimate.hardware import cluster
+    from ..estimate.hardware import cluster, this_machine
+    from ..estimate.step import rates_are_known, step_time
     from . import writable
 
     writable(args.json)
-    report = estimate(config_from(args), cluster(args.gpu, args.gpus_per_node) if args.gpu else None)
+    config = config_from(args)
+    machine = cluster(args.gpu, args.gpus_per_node) if args.gpu else this_machine(config.parallel.world_size, config.precision)
+    report = estimate(config, machine)
     print(summary(report))
+    if rates_are_known(config, machine):
+        print(bottleneck(step_time(config, machine)))
     if args.json:
         args.json.write_text(report.to_json(), encoding="utf-8")
     return 0
+
+
+def bottleneck(time: StepTime) -> str:
+    """What the step is bound by, and what each resource would save if it were free."""
+    from ..estimate.plan_words import resource_words
+
+    saved = sorted(((seconds / time.step, resource_words(resource)) for resource, seconds in time.savings.items()), reverse=True)
+    shares = ", ".join(f"{name} {share:.1%}" for share, name in saved if share >= 1e-3)
+    return t(f"bound by {saved[0][1]}; the step would be shorter if each were free: {shares}", f"瓶颈：{saved[0][1]}；若各项资源无限快，步时可缩短：{shares}")

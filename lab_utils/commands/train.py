@@ -57,7 +57,7 @@ def summary(report: Report) -> str:
                        f"损失 {report.loss[0]:.4f} → {report.loss[-1]:.4f}，共 {len(report.loss)} 步"))
     lines.append(t(f"{report.parameters:,} parameters, {report.world_size} rank(s), {report.device}",
                    f"{report.parameters:,} 个参数，{report.world_size} 个进程，{report.device}"))
-    memory = ", ".join(f"{term} {value / 2**20:.2f} MiB" for term, value in rank.memory.items() if value)
+    memory = ", ".join(f"{term} {value / 2**20:.2f} MiB" for term, value in rank.memory.items() if value and term != "at_peak")
     lines.append(t(f"memory of rank 0: {memory}", f"rank 0 的内存：{memory}"))
     for entry in rank.traffic:
         calls, payload, wire = f"{entry.calls} × {entry.op}", f"{entry.bytes:,}", f"{entry.wire_bytes:,}"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ..figure_style import DARK, FONT, INK, LIGHT, WORST
 from ..i18n import t
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-INK, LIGHT, DARK = "#1b1b1b", "#8fb8de", "#1f4e79"
-FONT = "system-ui, 'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', 'WenQuanYi Micro Hei', sans-serif"
+    from ..measure.curve import Reading
 
 
 def trace_figure(traces: Mapping[str, Sequence[tuple[float, str, str]]]) -> go.Figure:
@@ -52,3 +52,57 @@ def curves_figure(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
         figure.update_xaxes(type="log", tickvals=sorted({at for x, _ in curves.values() for at in x}))
     legend, margin = dict(orientation="h", y=1.15), dict(l=70, r=20, t=30, b=60)
     return figure.update_layout(template="simple_white", font_family=FONT, height=360, legend=legend, margin=margin)
+
+
+def stack_figure(bars: Mapping[str, Mapping[str, float]], x_title: str) -> go.Figure:
+    """Stacked bars, one per name: `bars` is name → {part: value}; every part keeps its colour, and totals stand at the ends."""
+    import plotly.graph_objects as go
+
+    parts = list(dict.fromkeys(part for values in bars.values() for part in values))
+    figure = go.Figure()
+    for part, colour in zip(parts, (DARK, LIGHT, "#e3c878", "#8a8a8a", "#cfe3ee"), strict=False):
+        figure.add_bar(y=list(bars), x=[values.get(part, 0) for values in bars.values()], name=part, orientation="h", marker_color=colour,
+                       hovertemplate=f"%{{y}}<br>{part} %{{x:.1f}}<extra></extra>")  # fmt: skip
+    totals = [sum(values.values()) for values in bars.values()]
+    figure.add_scatter(y=list(bars), x=totals, mode="text", text=[f" {total:.0f}" for total in totals], textposition="middle right",
+                       showlegend=False, hoverinfo="skip")  # fmt: skip
+    figure.update_xaxes(title_text=x_title, range=[0, 1.1 * max(totals)]).update_yaxes(autorange="reversed")
+    legend = dict(orientation="h", y=1.0, yanchor="bottom", traceorder="normal")
+    return figure.update_layout(template="simple_white", font_family=FONT, barmode="stack", height=110 + 42 * len(bars),
+                                margin=dict(l=120, r=20, t=30, b=50), legend=legend)  # fmt: skip
+
+
+PHASES = {"forward": ("forward", "前向"), "backward": ("backward", "反向"), "update": ("update", "更新")}
+
+
+def memory_figure(curves: Mapping[str, Sequence[Reading]]) -> go.Figure:
+    """Live bytes through a step, operation by operation, one panel per curve: the saved part filled, phases told apart by
+    dotted lines, the highest moment marked with what was at work. `curves`: title → `memory_curve(…)`."""
+    from plotly.subplots import make_subplots
+
+    figure = make_subplots(rows=len(curves), cols=1, subplot_titles=list(curves), vertical_spacing=0.2)
+    for row, readings in enumerate(curves.values(), start=1):
+        _memory_panel(figure, readings, row)
+    legend, margin = dict(orientation="h", y=-0.25, yanchor="top"), dict(l=60, r=20, t=50, b=40)
+    figure.update_layout(template="simple_white", font_family=FONT, height=300 * len(curves) + 90, legend=legend, margin=margin)
+    return figure.update_xaxes(title_text=t("operations of the step", "一步之中的运算"), row=len(curves), col=1)
+
+
+def _memory_panel(figure: go.Figure, readings: Sequence[Reading], row: int) -> None:
+    x, where = list(range(len(readings))), [f"{t(*PHASES[reading.phase])} {reading.part}" for reading in readings]
+    for name, values, fill, colour in (
+        (t("all that is alive", "全部存活的"), [r.live_bytes / 1e6 for r in readings], None, DARK),
+        (t("saved for the backward pass", "为反向传播保存的"), [r.saved_bytes / 1e6 for r in readings], "tozeroy", LIGHT),
+    ):
+        figure.add_scatter(x=x, y=values, name=name, mode="lines", fill=fill, text=where, line=dict(color=colour, width=1.5, shape="hv"),
+                           showlegend=row == 1, hovertemplate="%{text}<br>%{y:.2f} MB<extra></extra>", row=row, col=1)  # fmt: skip
+    top = max(x, key=lambda i: readings[i].live_bytes)
+    highest = readings[top].live_bytes / 1e6
+    figure.add_scatter(x=[top], y=[highest], mode="markers+text", marker=dict(color=WORST, size=8), text=[t(f"peak: {where[top]}", f"峰值：{where[top]}")],
+                       textposition="top center", cliponaxis=False, showlegend=False, hoverinfo="skip", row=row, col=1)  # fmt: skip
+    for phase in ("backward", "update"):
+        begins = next((i for i in x if readings[i].phase == phase), None)
+        if begins is not None:
+            line = dict(color=INK, width=1, dash="dot")
+            figure.add_vline(x=begins, line=line, annotation_text=t(*PHASES[phase]), annotation_position="bottom right", row=row, col=1)
+    figure.update_yaxes(title_text="MB", range=[0, 1.2 * highest], row=row, col=1)

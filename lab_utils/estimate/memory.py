@@ -1,21 +1,25 @@
-"""Bytes that one rank holds: parameters, gradients, optimizer states, and what ZeRO gathers. Saved activations and peaks
-are not estimated yet."""
+"""Bytes of one rank by term: parameters, gradients, optimizer states, what ZeRO gathers and sums (here), and what a step saves
+and needs for a moment (rank_memory.py)."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 from ..config import TrainConfig
-from ..layout.placement import placements
-from ..layout.schedule import make_schedule
-from ..layout.stages import stage_layers, stages_of_rank
-from ..layout.units import Unit, zero_units
+from ..layout.units import Unit
+from .optimizers import optimizer_state_bytes
+from .rank_memory import passes_of, rank_memory
+from .rank_shape import held_placements, held_units
+from .short import cut_down
+from .stage_parts import parts_of_stages
+from .standing import alike
 
-# bytes per parameter that an optimizer keeps between steps, and bytes per tensor that it updates (AdamW counts its steps
-# in one fp32 number for every tensor)
-OPTIMIZER_BYTES = {"sgd": (4, 0), "adamw": (8, 4)}
+_SAME_FOR_ALL = dict(lr=1.0, clip=0.0, steps=1, seed=0, corpus=None, loss_scale=1.0, loss_scale_window=1)      # no byte depends on these
 
 
 def element_bytes(config: TrainConfig) -> int:
@@ -28,32 +32,51 @@ def model_state_bytes(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0) -
 
     Without ZeRO a rank's optimizer updates every parameter that it holds; with it, one shard of each unit (Rajbhandari et
     al. 2020, figure 1: stage 1 cuts the optimizer's part by the number of ranks, stage 2 also the gradients, stage 3 also
-    the parameters). fp32 master weights, where the model's own are rounded or elsewhere, count to the optimizer.
+    the parameters). fp32 master weights, where the model's own are rounded or elsewhere, count to the optimizer. A shard is a
+    vector, so adafactor saves nothing on it.
     """
+    return dict(_states(replace(config, **_SAME_FOR_ALL), pp_rank, alike(config, tp_rank)))
+
+
+@lru_cache(maxsize=4096)
+def _states(config: TrainConfig, pp_rank: int, tp_rank: int) -> dict[str, int]:
     p, size = config.parallel, element_bytes(config)
-    if p.zero == 0:
-        tensors = [place.numel for place in placements(config.model, p, pp_rank, tp_rank).values()]
-        held, kept, owned = sum(tensors), sum(tensors), sum(tensors)
-    else:
-        tensors = [unit.numel for unit in zero_units(config, pp_rank, tp_rank)]
-        whole, owned = sum(tensors), sum(tensors) // p.dp
-        held, kept = owned if p.zero == 3 else whole, owned if p.zero >= 2 else whole
-    per_element, per_tensor = OPTIMIZER_BYTES[config.optimizer]
+    tensors = _tensors(config, pp_rank, tp_rank)
+    whole = sum(numel * count for numel, _, count in tensors)
+    owned = whole if p.zero == 0 else sum(shape[0] * count for _, shape, count in tensors)
+    held, kept = owned if p.zero == 3 else whole, owned if p.zero >= 2 else whole
     masters = 4 if p.offload or config.precision == "bf16-pure" else 0
-    states = (per_element + masters) * owned + per_tensor * len(tensors)
+    states = masters * owned + optimizer_state_bytes(config.optimizer, ((shape, count) for _, shape, count in tensors))
     found = {"parameters": size * held, "gradients": size * kept, "optimizer": 0 if p.offload else states, "offloaded": states if p.offload else 0}
     return found | {"buckets": _buckets(config, pp_rank, tp_rank), "gathered": _gathered(config, pp_rank, tp_rank)}
 
 
-def parts_of_stages(config: TrainConfig, pp_rank: int) -> dict[int, list[str]]:
-    """The parts of each of a rank's stages: "embed", "blocks.3", "predict", in forward order."""
-    p = config.parallel
-    stages = p.pp * p.virtual_stages
-    found = {}
-    for stage in stages_of_rank(pp_rank, p.pp, p.virtual_stages):
-        blocks = [f"blocks.{layer}" for layer in stage_layers(config.model.layers, stages)[stage]]
-        found[stage] = ["embed"] * (stage == 0) + blocks + ["predict"] * (stage == stages - 1)
-    return found
+def _tensors(config: TrainConfig, pp_rank: int, tp_rank: int) -> list[tuple[int, tuple[int, ...], int]]:
+    """(elements held whole, shape that the optimizer updates, how many of them); all blocks are alike."""
+    parts = [part for stage in parts_of_stages(config, pp_rank).values() for part in stage]
+    blocks = sum(part.startswith("blocks.") for part in parts)
+    ends = [part for part in parts if not part.startswith("blocks.")]
+    shown = [*ends, *["blocks.0"] * bool(blocks)]
+    dp = config.parallel.dp
+
+    def count(name: str) -> int:
+        return blocks if name.startswith("blocks.") else 1
+
+    if config.parallel.zero:
+        return [(unit.numel, (unit.numel // dp,), count(unit.name)) for unit in held_units(config, shown, tp_rank)]
+    return [(place.numel, place.local_shape, count(name)) for name, place in held_placements(config, shown, tp_rank).items()]
+
+
+def memory_of_rank(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, convention: str = "cpu") -> dict[str, Any]:
+    """Every memory term of the report for the ranks at these coordinates; `peak` is that of a step with the instruments on.
+
+    `temporary` is None: what is neither held nor saved has no most of its own that a measurement could be held against; of the
+    peak it is in `at_peak`.
+    """
+    states = model_state_bytes(config, pp_rank, tp_rank)
+    step = rank_memory(config, pp_rank, tp_rank, states["optimizer"], convention)
+    saved = {"activations": step.activations, "weight_copies": step.weight_copies}
+    return states | saved | {"peak": step.peak, "at_peak": {term: nbytes for term, nbytes in step.at_peak.items() if nbytes}}
 
 
 def units_of_part(part: str, units: Iterable[Unit], tied: bool) -> list[Unit]:
@@ -72,14 +95,19 @@ def unit_bytes(unit: Unit, config: TrainConfig) -> int:
     return unit.numel * (2 if unit.low_precision else element_bytes(config))
 
 
+def _shown(config: TrainConfig, pp_rank: int) -> dict[int, list[str]]:
+    """The parts of each stage, long runs of blocks cut short: no two neighbours differ that did not before."""
+    return {stage: cut_down(parts, set())[0] for stage, parts in parts_of_stages(config, pp_rank).items()}
+
+
 def _gathered(config: TrainConfig, pp_rank: int, tp_rank: int) -> int:
     """ZeRO-3, at most: one part's weights and the next one's, which travel meanwhile. A tied embedding stays from the
     head's backward pass until its own."""
     if config.parallel.zero < 3:
         return 0
-    units, tied = zero_units(config, pp_rank, tp_rank), config.model.tied
-    most = 0
-    for parts in parts_of_stages(config, pp_rank).values():
+    stages, tied, most = _shown(config, pp_rank), config.model.tied, 0
+    units = held_units(config, [part for parts in stages.values() for part in parts], tp_rank)
+    for parts in stages.values():
         needs = [{u.name: unit_bytes(u, config) for u in units_of_part(part, units, tied)} for part in parts]
         held = {k: v for k, v in needs[-1].items() if k.startswith("token_embedding")} if parts[0] == "embed" and parts[-1] == "predict" else {}
         most = max([most, *(sum((a | b | held).values()) for a, b in pairwise(needs))], default=most)
@@ -89,20 +117,18 @@ def _gathered(config: TrainConfig, pp_rank: int, tp_rank: int) -> int:
 
 def _buckets(config: TrainConfig, pp_rank: int, tp_rank: int) -> int:
     """ZeRO-2 and -3, at most: whole gradients being filled, and the one before, which is still being summed."""
-    p = config.parallel
-    if p.zero < 2:
+    if config.parallel.zero < 2:
         return 0
-    stages = {}
-    units = zero_units(config, pp_rank, tp_rank)
-    for stage, parts in parts_of_stages(config, pp_rank).items():
+    filled, shown = {}, _shown(config, pp_rank)
+    held = [part for parts in shown.values() for part in parts]
+    units, here = held_units(config, held, tp_rank), held_placements(config, held, tp_rank)
+    for stage, parts in shown.items():
         used = dict.fromkeys(unit for part in parts for unit in units_of_part(part, units, config.model.tied))
         order = {part.name: unit for unit in used for part in unit.parts}
-        here = placements(config.model, p, pp_rank, tp_rank)
         names = sorted((name for name in here if name in order), key=lambda name: here[name].copy)      # the head's copy is used last
-        stages[stage] = [order[name] for name in reversed(names)]       # a unit for every gradient, in the order of the backward pass
-    plan = make_schedule(p.schedule, p.pp, config.micro_batches, p.virtual_stages)[pp_rank]
-    passes = [action.stage for action in plan if action.kind == "B"]
-    runs = [(None, stages[passes[0]]), *((stages[a][-1], stages[b]) for a, b in set(pairwise(passes)))]
+        filled[stage] = [order[name] for name in reversed(names)]       # a unit for every gradient, in the order of the backward pass
+    passes = passes_of(config, pp_rank)
+    runs = [(None, filled[passes[0]]), *((filled[a][-1], filled[b]) for a, b in set(pairwise(passes)))]
     return element_bytes(config) * max(_most_filled(before, run) for before, run in runs)
 
 

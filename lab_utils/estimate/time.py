@@ -1,24 +1,23 @@
 """Seconds of one data-parallel step: compute on one line, the wire on another, and what of the wire stays visible.
 
-Compute takes FLOPs ÷ achieved FLOP/s. An all-reduce goes around a ring or along a pair of trees, whichever is faster
-for its size, as libraries choose. Buckets leave in order, each as soon as its last gradient exists and the wire is free.
+The simplest model that shows overlap, for lesson 05: compute takes FLOPs ÷ achieved FLOP/s, the wire carries what its data
+sheet says, and every bucket has its own moment. `step.py` prices any layout, with small products, memory and efficiencies.
+Buckets leave in order, each as soon as its last gradient exists and the wire is free.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from math import ceil, log2
 
 from ..config import Cluster, ConfigError, TrainConfig
 from ..i18n import t
 from ..layout.parameters import parameter_count
 from ..layout.wire import wire_bytes
+from .links import Link, axis_link, collective_seconds
 from .ops import backward_order, op_ledger
 from .traffic import GRADIENT_BYTES, gradient_messages
-
-# AdamW reads weight, gradient and both moments and writes all but the gradient: 7 fp32 numbers. SGD with momentum: 5.
-_OPTIMIZER_STEP_BYTES = {"adamw": 28, "sgd": 20}
+from .wires import OPTIMIZER_STEP_BYTES
 
 
 @dataclass(frozen=True)
@@ -77,30 +76,9 @@ class DataParallelStep:
         return self.compute_seconds / self.step_seconds
 
 
-def ring_bandwidth(cluster: Cluster, ranks: int) -> tuple[float, float]:
-    """(bytes per second, latency in seconds) of an all-reduce over `ranks` that fill whole nodes.
-
-    Inside a node the link sets the pace. Across nodes libraries run several rings side by side, each crossing to the
-    next node through another rank's network port, so the ports of a node add up (NVIDIA's NCCL: one ring per port).
-    """
-    if ranks <= cluster.ranks_per_node or cluster.network_bytes_per_second is None:
-        return cluster.link_bytes_per_second, cluster.link_latency_seconds
-    ports = cluster.ranks_per_node * cluster.network_bytes_per_second
-    return min(cluster.link_bytes_per_second, ports), max(cluster.link_latency_seconds, cluster.network_latency_seconds)
-
-
 def all_reduce_seconds(payload_bytes: float, ranks: int, bytes_per_second: float, latency_seconds: float) -> float:
-    """Seconds of an all-reduce of `payload_bytes` over `ranks`: the faster of two algorithms.
-
-    Ring: 2(N−1) steps, each a latency and one chunk of B/N (Patarasuk and Yuan 2009; Thakur et al. 2005, section 4.4).
-    Two trees, pipelined: 2⌈log₂N⌉ latencies and 2B on the wire (Sanders, Speck and Träff 2009): more bytes, far fewer
-    steps, so it wins for small messages on many ranks.
-    """
-    if ranks == 1:
-        return 0.0
-    ring = 2 * (ranks - 1) * (latency_seconds + payload_bytes / (ranks * bytes_per_second))
-    trees = 2 * ceil(log2(ranks)) * latency_seconds + 2 * payload_bytes / bytes_per_second
-    return min(ring, trees)
+    """Seconds of an all-reduce over a link of this bandwidth and latency: `links.collective_seconds` says how."""
+    return collective_seconds("all_reduce", payload_bytes, ranks, Link(bytes_per_second, latency_seconds))
 
 
 _parameters = lru_cache(maxsize=64)(parameter_count)
@@ -128,16 +106,16 @@ def data_parallel_step(config: TrainConfig, cluster: Cluster) -> DataParallelSte
     overlapped = config.parallel.gradient_sync == "bucketed"
 
     buckets, wire_free = [], 0.0
-    bandwidth, latency = ring_bandwidth(cluster, config.parallel.dp)
+    link = axis_link(cluster.replace(link_efficiency=1.0, network_efficiency=1.0), config.parallel, "dp")
     for message in messages:
         ready_at = max(ready[name] for name in message.names)
         start = max(wire_free, ready_at if overlapped else backward_end)
         payload = GRADIENT_BYTES * message.numel
-        wire_free = start + all_reduce_seconds(payload, config.parallel.dp, bandwidth, latency)
+        wire_free = start + collective_seconds("all_reduce", payload, config.parallel.dp, link)
         buckets.append(BucketTime(message.names, message.numel, payload, ready_at, start, wire_free))
 
     optimizer = 0.0
     if cluster.hbm_bytes_per_second:
-        optimizer = _OPTIMIZER_STEP_BYTES[config.optimizer] * _parameters(config.model) / cluster.hbm_bytes_per_second
+        optimizer = OPTIMIZER_STEP_BYTES[config.optimizer] * _parameters(config.model) / cluster.hbm_bytes_per_second
     payload = sum(b.bytes for b in buckets)
     return DataParallelStep(forward, m * one_backward, optimizer, tuple(buckets), payload, wire_bytes("all_reduce", payload, config.parallel.dp))

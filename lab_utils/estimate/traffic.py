@@ -12,14 +12,16 @@ from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
 
-from ..config import ModelConfig, TrainConfig
+from ..config import ModelConfig, ParallelConfig, TrainConfig
 from ..layout.buckets import Bucket, assign_buckets
 from ..layout.parameters import parameter_shapes
 from ..layout.placement import placements
-from ..layout.units import zero_units
 from ..layout.wire import wire_bytes
 from ..report import Traffic
-from .memory import element_bytes, parts_of_stages, unit_bytes, units_of_part
+from .memory import element_bytes, unit_bytes, units_of_part
+from .rank_shape import held_placements, held_units
+from .stage_parts import parts_of_stages
+from .standing import alike
 
 GRADIENT_BYTES = 4      # gradients are reduced in fp32; under bf16 autocast the parameters, so the gradients, stay fp32
 _NORM_BYTES = 8         # the squared norm travels as one fp64 number
@@ -43,9 +45,23 @@ def _bucketed(numels: dict[str, int], bucket_bytes: int | None, size: int) -> tu
 
 def step_traffic(config: TrainConfig, dp_rank: int = 0, pp_rank: int = 0, tp_rank: int = 0) -> tuple[Traffic, ...]:
     """One rank's traffic in one optimizer step: one entry per (op, axis, purpose)."""
+    return traffic_of_dp_ranks(config, pp_rank, tp_rank)[dp_rank]
+
+
+def traffic_of_dp_ranks(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0) -> list[tuple[Traffic, ...]]:
+    """The same for every dp rank at these coordinates: they differ in what they own of the gradients that are summed over tp."""
+    parts = [part for stage in parts_of_stages(config, pp_rank).values() for part in stage]
+    blocks, like = sum(part.startswith("blocks.") for part in parts), alike(config, tp_rank)
+    shown = (*(part for part in parts if not part.startswith("blocks.")), *["blocks.0"] * bool(blocks))
+    partial = _partial_numels(config, shown, blocks, like)
+    by_numel = {numel: _summed(config, shown, blocks, pp_rank, like, numel) for numel in set(partial)}
+    return [by_numel[numel] for numel in partial]
+
+
+def _summed(config: TrainConfig, shown: tuple[str, ...], blocks: int, pp_rank: int, tp_rank: int, partial: int) -> tuple[Traffic, ...]:
     sums: dict[tuple[str, str, str], tuple[int, int]] = {}
-    sources = (_data_parallel(config, pp_rank, tp_rank), _tensor_parallel(config, dp_rank, pp_rank, tp_rank),
-               _pipeline(config, pp_rank, tp_rank), _control(config))
+    sources = (_data_parallel(config, shown, blocks, pp_rank, tp_rank), _tensor_parallel(config, pp_rank, partial),
+               _pipeline(config, shown, pp_rank, tp_rank), _control(config))
     for source in sources:
         for op, axis, purpose, calls, payload in source:
             before = sums.get((op, axis, purpose), (0, 0))
@@ -57,28 +73,36 @@ def step_traffic(config: TrainConfig, dp_rank: int = 0, pp_rank: int = 0, tp_ran
 _Item = tuple[str, str, str, int, int]      # op, axis, purpose, calls, bytes in all
 
 
-def _data_parallel(config: TrainConfig, pp_rank: int, tp_rank: int) -> Iterator[_Item]:
+def _data_parallel(config: TrainConfig, shown: tuple[str, ...], blocks: int, pp_rank: int, tp_rank: int) -> Iterator[_Item]:
     p, m, size = config.parallel, config.micro_batches, element_bytes(config)
+    if p.dp == 1:
+        return
     if p.zero == 0:
-        numels = {name: place.numel for name, place in placements(config.model, p, pp_rank, tp_rank).items()}
-        messages = _bucketed(numels, None if p.gradient_sync == "naive" else p.bucket_bytes, size)
-        yield "all_reduce", "dp", "gradient", len(messages), size * sum(numels.values())
+        yield "all_reduce", "dp", "gradient", *_replicated(config.model, p, size, pp_rank, tp_rank)
         return
-    units = zero_units(config, pp_rank, tp_rank)
+    units = held_units(config, shown, tp_rank)
+    counts = [blocks if unit.name.startswith("blocks.") else 1 for unit in units]
+    calls, numel = sum(counts), sum(n * unit.numel for n, unit in zip(counts, units, strict=True))
     times = m if p.zero >= 2 else 1         # stages 2 and 3 let the gradients of every micro-batch go
-    yield "reduce_scatter", "dp", "gradient", times * len(units), times * size * sum(unit.numel for unit in units)
+    yield "reduce_scatter", "dp", "gradient", times * calls, times * size * numel
     if p.zero < 3:
-        yield "all_gather", "dp", "parameter", len(units), size * sum(unit.numel for unit in units)
+        yield "all_gather", "dp", "parameter", calls, size * numel
         return
-    for parts in parts_of_stages(config, pp_rank).values():
-        for part in parts:
-            for unit in units_of_part(part, units, config.model.tied):
-                at_both_ends = part == "embed" and "predict" in parts and unit.name.startswith("token_embedding")
-                gathers = m * (1 if at_both_ends else 2)        # it stayed from the head's backward pass until its own
-                yield "all_gather", "dp", "parameter", gathers, gathers * unit_bytes(unit, config)
+    for part in shown:
+        for unit in units_of_part(part, units, config.model.tied):
+            at_both_ends = part == "embed" and "predict" in shown and config.parallel.pp == 1 and unit.name.startswith("token_embedding")
+            gathers = m * (1 if at_both_ends else 2) * (blocks if part == "blocks.0" else 1)      # it stayed from the head's backward pass until its own
+            yield "all_gather", "dp", "parameter", gathers, gathers * unit_bytes(unit, config)
 
 
-def _tensor_parallel(config: TrainConfig, dp_rank: int, pp_rank: int, tp_rank: int) -> Iterator[_Item]:
+@lru_cache(maxsize=4096)
+def _replicated(model: ModelConfig, p: ParallelConfig, size: int, pp_rank: int, tp_rank: int) -> tuple[int, int]:
+    """(all-reduces, bytes in all) of gradients that every rank holds."""
+    numels = {name: place.numel for name, place in placements(model, p, pp_rank, tp_rank).items()}
+    return len(_bucketed(numels, None if p.gradient_sync == "naive" else p.bucket_bytes, size)), size * sum(numels.values())
+
+
+def _tensor_parallel(config: TrainConfig, pp_rank: int, partial: int) -> Iterator[_Item]:
     p, model, m = config.parallel, config.model, config.micro_batches
     tokens = config.micro_batch * model.seq
     held = element_bytes(config)
@@ -96,7 +120,6 @@ def _tensor_parallel(config: TrainConfig, dp_rank: int, pp_rank: int, tp_rank: i
             forwards = 2 if int(part.split(".")[1]) in again else 1
             crossings = dict(enter=2 * forwards, leave=2 * forwards, enter_backward=2, leave_backward=2)
             yield from _region(p.sequence_parallel, m, tokens * model.hidden * inside, **crossings)
-    partial = _partial_numel(config, dp_rank, pp_rank, tp_rank)
     if partial:
         yield "all_reduce", "tp", "gradient", 1, partial * held
 
@@ -113,25 +136,34 @@ def _region(scattered: bool, m: int, payload: int, *, enter: int = 0, leave: int
         yield "all_reduce", "tp", "activation", sums, sums * payload
 
 
-def _partial_numel(config: TrainConfig, dp_rank: int, pp_rank: int, tp_rank: int) -> int:
-    """Elements whose gradients sequence parallelism leaves as summands, among those that this rank owns."""
-    here = placements(config.model, config.parallel, pp_rank, tp_rank)
-    if config.parallel.zero == 0:
-        return sum(place.numel for place in here.values() if place.partial)
-    pieces = [piece for unit in zero_units(config, pp_rank, tp_rank) for piece in unit.pieces(config.parallel.dp, dp_rank)]
-    return sum(numel for name, _, numel, _ in pieces if here[name].partial)
+def _partial_numels(config: TrainConfig, shown: tuple[str, ...], blocks: int, tp_rank: int) -> list[int]:
+    """Elements whose gradients sequence parallelism leaves as summands, among those that each dp rank owns."""
+    p = config.parallel
+    here = held_placements(config, shown, tp_rank)
+    if p.zero == 0 or not p.sequence_parallel:
+        return [sum(place.numel * (blocks if name.startswith("blocks.") else 1) for name, place in here.items() if place.partial)] * p.dp
+    found = [0] * p.dp
+    for unit in held_units(config, shown, tp_rank):
+        each, times = unit.numel // p.dp, blocks if unit.name.startswith("blocks.") else 1
+        for part in unit.parts:
+            if here[part.name].partial:
+                for rank in range(part.offset // each, -(-(part.offset + part.numel) // each)):
+                    found[rank] += times * (min(part.offset + part.numel, (rank + 1) * each) - max(part.offset, rank * each))
+    return found
 
 
-def _pipeline(config: TrainConfig, pp_rank: int, tp_rank: int) -> Iterator[_Item]:
+def _pipeline(config: TrainConfig, shown: tuple[str, ...], pp_rank: int, tp_rank: int) -> Iterator[_Item]:
     p, size = config.parallel, element_bytes(config)
+    if p.pp == 1:
+        return
     last = p.pp * p.virtual_stages - 1
     sends = sum((stage < last) + (stage > 0) for stage in parts_of_stages(config, pp_rank)) * config.micro_batches
     payload = config.micro_batch * config.model.seq * config.model.hidden * size // (p.tp if p.sequence_parallel else 1)
     yield "send", "pp", "activation", sends, sends * payload
-    shared = [place for place in placements(config.model, p, pp_rank, tp_rank).values() if place.shared_over_pp]
-    for place in shared:
-        owned = next((u.numel // p.dp for u in zero_units(config, pp_rank, tp_rank) if u.name == "token_embedding"), 0) if p.zero else place.numel
-        yield "send", "pp", "gradient", 1, owned * size
+    for place in held_placements(config, shown, tp_rank).values():
+        if place.shared_over_pp:
+            shards = [u.numel // p.dp for u in held_units(config, shown, tp_rank) if u.name == "token_embedding"] if p.zero else [place.numel]
+            yield "send", "pp", "gradient", 1, sum(shards) * size
 
 
 def _control(config: TrainConfig) -> Iterator[_Item]:

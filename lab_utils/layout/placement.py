@@ -53,18 +53,23 @@ def stage_of(name: str, model: ModelConfig, stages: int) -> int:
     return 0 if name.startswith(("token_embedding", "position_embedding")) else stages - 1
 
 
-@lru_cache(maxsize=512)
 def placements(model: ModelConfig, parallel: ParallelConfig, pp_rank: int, tp_rank: int) -> Mapping[str, Placement]:
     """Every parameter on the rank at these coordinates, by name, in the order of the forward pass."""
-    stages = parallel.pp * parallel.virtual_stages
-    here = stages_of_rank(pp_rank, parallel.pp, parallel.virtual_stages)
+    p = parallel
+    return _placements(model, p.tp, p.pp, p.virtual_stages, p.sequence_parallel, pp_rank, tp_rank)
+
+
+@lru_cache(maxsize=4096)     # whatever the data-parallel degree and the ZeRO stage
+def _placements(model: ModelConfig, tp: int, pp: int, virtual_stages: int, sequence_parallel: bool, pp_rank: int, tp_rank: int) -> Mapping[str, Placement]:
+    stages = pp * virtual_stages
+    here = stages_of_rank(pp_rank, pp, virtual_stages)
     found = {}
     for name, shape in parameter_shapes(model).items():
         stage, tied = stage_of(name, model, stages), model.tied and name == "token_embedding.weight"
         on_last = tied and stages > 1 and stages - 1 in here
         if stage in here or on_last:
-            cut = _cut(name, model, parallel.tp, tp_rank)
-            partial = parallel.sequence_parallel and parallel.tp > 1 and cut is None
+            cut = _cut(name, model, tp, tp_rank)
+            partial = sequence_parallel and tp > 1 and cut is None
             dim, start, length = cut or (None, 0, 0)
             found[name] = Placement(name, shape, dim, start, length, partial, copy=stage not in here, shared_over_pp=tied and stages > 1)
     return found

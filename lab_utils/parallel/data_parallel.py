@@ -10,8 +10,10 @@ so the sum over ranks already is the gradient of the global mean, however uneven
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +38,24 @@ class GradientSync:
     def __init__(self, model: nn.Module, axis: Axis) -> None:
         self.model, self.axis, self.enabled = model, axis, True
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+    def _watch_gradients(self) -> None:
+        """Have `_gradient_exists(name, parameter)` called for every gradient that autograd completes.
+
+        Hooks live in C++, where no garbage collector looks for cycles: one that held us would keep the model and the
+        process group for ever, and a process group that outlives the interpreter takes the process down with SIGABRT.
+        """
+        me = weakref.ref(self)
+
+        def call(parameter: nn.Parameter, name: str) -> None:
+            if (sync := me()) is not None:
+                sync._gradient_exists(name, parameter)
+
+        for name, parameter in self.parameters.items():
+            parameter.register_post_accumulate_grad_hook(partial(call, name=name))
+
+    def _gradient_exists(self, name: str, parameter: nn.Parameter) -> None:
+        """A gradient has appeared in `parameter.grad`."""
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -64,15 +84,11 @@ class GradientSync:
     def held(self) -> dict[str, list[Tensor]]:
         """The tensors behind the report's memory terms: "parameters", "gradients", and "buckets" beyond these."""
         parameters = list(self.parameters.values())
-        return {"parameters": parameters, "gradients": [p.grad for p in parameters if p.grad is not None], "buckets": self.extra_buffers()}
+        return {"parameters": parameters, "gradients": [p.grad for p in parameters if p.grad is not None], "buckets": []}
 
     def weights(self) -> list[Tensor]:
         """The tensors whose storages hold weights, so are no activations when autograd saves them."""
         return list(self.parameters.values())
-
-    def extra_buffers(self) -> list[Tensor]:
-        """Tensors held for communication besides the gradients."""
-        return []
 
     def around(self, parts: list[Part]) -> list[Part]:
         """The model's parts with what has to happen before and after each; here nothing."""
@@ -84,8 +100,10 @@ class NaiveSync(GradientSync):
 
     def __init__(self, model: nn.Module, axis: Axis) -> None:
         super().__init__(model, axis)
-        for name, parameter in self.parameters.items():      # for the trace alone: nothing is sent from here
-            parameter.register_post_accumulate_grad_hook(lambda _, name=name: axis.ledger.mark("gradient", name))
+        self._watch_gradients()
+
+    def _gradient_exists(self, name: str, parameter: nn.Parameter) -> None:
+        self.axis.ledger.mark("gradient", name)     # for the trace alone: nothing is sent from here
 
     def finish(self) -> None:
         for name, parameter in self.parameters.items():
@@ -110,8 +128,7 @@ class BucketedSync(GradientSync):
         self.views = {name: view for i, buffer in self.buffers.items() for name, view in self._cut(self.layout[i], buffer)}
         self.bucket_of = {name: i for i, bucket in enumerate(self.layout) for name in bucket.names}
         self._begin_step()
-        for name, parameter in self.parameters.items():
-            parameter.register_post_accumulate_grad_hook(lambda p, name=name: self._gradient_exists(name, p))
+        self._watch_gradients()
 
     def _cut(self, bucket: Bucket, buffer: Tensor) -> Iterator[tuple[str, Tensor]]:
         for name, offset in zip(bucket.names, bucket.offsets, strict=True):
@@ -164,12 +181,10 @@ class BucketedSync(GradientSync):
         for pending in self.pending:
             pending.wait()
 
-    def weights(self) -> list[Tensor]:
-        """The tensors whose storages hold weights, so are no activations when autograd saves them."""
-        return list(self.parameters.values())
-
-    def extra_buffers(self) -> list[Tensor]:
-        return list(self.buffers.values())
+    def held(self) -> dict[str, list[Tensor]]:
+        """A bucket counts as gradients from the start, though they come to lie in it one by one."""
+        held = super().held()
+        return held | {"gradients": [*self.buffers.values(), *held["gradients"]]}
 
 
 def data_parallel(model: nn.Module, axis: Axis, *, gradient_sync: str = "bucketed", bucket_bytes: int = 4 * 2**20) -> GradientSync:

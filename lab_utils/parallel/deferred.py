@@ -30,11 +30,13 @@ class WeightQueue:
         """Owe `weight` the product of its output's `gradient` and its input `x`; both are kept until then."""
         for tensor in (gradient, x):
             self.ledger.hold("activations", tensor)
-        self._now.append((weight, gradient, x))
+        self._now.append((weight, gradient, x.detach()))       # x itself would keep the graph that made it, and its inputs
 
     def work_off(self, key: tuple[int, int]) -> None:
         """Compute what `key` still owes, through autograd's own accumulation, so that whoever watches gradients sees them."""
-        for weight, gradient, x in self._waiting.pop(key, ()):
+        owed = self._waiting.pop(key, deque())
+        while owed:      # each is let go when it is done
+            weight, gradient, x = owed.popleft()
             torch.autograd.backward(weight.view_as(weight), weight_gradient(gradient, x).to(weight.dtype))
             for tensor in (gradient, x):
                 self.ledger.release("activations", tensor)

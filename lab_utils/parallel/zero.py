@@ -129,8 +129,7 @@ class ShardedSync(GradientSync):
         self.units, self.unit_of = units, {name: unit for unit in units for name in unit.parameters}
         self.stage = units[0].stage
         self.under_way: tuple[FlatUnit, Pending] | None = None
-        for name, parameter in self.parameters.items():
-            parameter.register_post_accumulate_grad_hook(lambda p, name=name: self._gradient_exists(name, p))
+        self._watch_gradients()
 
     def zero_grad(self) -> None:
         super().zero_grad()

@@ -22,10 +22,14 @@ from .update import Update
 
 
 class Engine:
-    """One rank's side of a run. `model`: the module whose parameters are not activations; `scaler`: under fp16, else None."""
+    """One rank's side of a run. `model`: the module whose parameters are not activations; `scaler`: under fp16, else None.
+
+    `shows_all_tensors`: what it allocates can be seen by a dispatch mode (a library may keep tensors out of sight).
+    """
 
     model: nn.Module
     scaler: LossScaler | None = None
+    shows_all_tensors = False
 
     def forward_backward(self, batch: StepBatch) -> float:
         """Gradients of the global batch, summed over all ranks, not yet clipped.
@@ -57,6 +61,8 @@ class Engine:
 
 class OurEngine(Engine):
     """The layouts of `parallel/`, in any precision and with any recomputation."""
+
+    shows_all_tensors = True
 
     def __init__(self, config: TrainConfig, mesh: Mesh) -> None:
         with torch.device("meta"):

@@ -12,11 +12,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from ..config import ConfigError, TrainConfig
 from ..data.loader import Loader, StepBatch
 from ..launch import emit
 from ..measure.flops import FlopMeter
+from ..measure.live import LiveStorages
 from ..measure.memory import SavedActivations, held_bytes
 from ..measure.time import StepClock
 from ..measure.traffic import summarize
@@ -94,15 +96,28 @@ def make_engine(config: TrainConfig, name: str, mesh: Mesh) -> Engine:
 def counted_step_of(engine: Engine, batch: StepBatch, mesh: Mesh) -> tuple[float, bool, dict[str, Any], tuple[Traffic, ...], dict[str, int]]:
     """One step with bytes, traffic and FLOPs counted: (loss sum, applied, memory, traffic, flops)."""
     saved, meter = SavedActivations(engine.model, engine.weights()), FlopMeter()
-    mesh.ledger.observer = saved.observe
+    live = LiveStorages(engine.held, saved, (x for micro in batch.micro_batches for x in micro)) if engine.shows_all_tensors else None
+    on_cuda = mesh.device.type == "cuda"
+
+    def observe(what: str, tensor: Tensor, held: bool) -> None:
+        saved.observe(what, tensor, held)
+        if live is not None:
+            live.observe(what, tensor, held)
+
+    mesh.ledger.observer = observe
+    if on_cuda:
+        torch.cuda.reset_peak_memory_stats(mesh.device)
     try:
         with ExitStack() as instruments:
-            for instrument in (saved, meter, *engine.counters()):
+            for instrument in (saved, meter, *engine.counters(), *([live] if live else [])):
                 instruments.enter_context(instrument)
             loss, applied = engine.forward_backward(batch), engine.update()
     finally:
         mesh.ledger.observer = None
-    memory = {"activations": saved.peak, "peak": None} | held_bytes(engine.held())      # an engine may say that it hides them
+    memory = {"activations": saved.peak, "weight_copies": saved.copies_peak, "peak": None}
+    memory |= held_bytes(engine.held())      # an engine may say that it hides one
+    if live is not None:
+        memory |= {"peak": torch.cuda.max_memory_allocated(mesh.device) if on_cuda else live.peak, "at_peak": live.at_peak()}
     for what, most in saved.peaks.items():
         memory[what] = memory.get(what, 0) + most
     traffic = summarize(mesh.ledger.calls, {name: mesh[name].size for name in AXES})

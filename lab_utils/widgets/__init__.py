@@ -4,7 +4,8 @@ One module per tool; `data_parallelism.explorer()` returns the tool, ready to di
 anywidget only when a tool is displayed.
 """
 
-from .controls import Challenge, Checkbox, Panel, Select, Slider
+from .controls import Challenge, Checkbox, Panel, Preset, Select, Slider
 from .explorer import Explorer
+from .sums import Amount, Refusal, SumPanel, Term
 
-__all__ = ["Challenge", "Checkbox", "Explorer", "Panel", "Select", "Slider"]
+__all__ = ["Amount", "Challenge", "Checkbox", "Explorer", "Panel", "Preset", "Refusal", "Select", "Slider", "SumPanel", "Term"]

@@ -72,6 +72,15 @@ class Checkbox(Control):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Preset:
+    """A button above a panel that sets several controls at once: control name → value."""
+
+    label: Words
+    panel: str
+    state: State
+
+
+@dataclass(frozen=True, kw_only=True)
 class Panel:
     """One picture of `width` × `height` units: `scene(state, lang)` draws the state of the named controls."""
 
@@ -84,11 +93,11 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class Challenge:
-    """A task that checks itself: `met(state)` over the controls of the panel named `panel`."""
+    """A task that checks itself: `met(state)` over the controls of the panel named `panel`. A SumPanel brings its own `met`."""
 
     task: Words
     panel: str
-    met: Callable[[State], bool]
+    met: Callable[[State], bool] | None = None
 
 
 def start_state(controls: Sequence[Control]) -> dict[str, Any]:

@@ -95,13 +95,16 @@ export async function render({ model, el }) {
 
   const state = () => model.get("state");
   const options = name => { const { words, by } = controls.get(name); return words[by ? state()[by] : 0]; };
-  const position = panel => panel.controls.reduce((at, name) => at * controls.get(name).size + state()[name], 0);
+  const position = names => names.reduce((at, name) => at * controls.get(name).size + state()[name], 0);
 
+  const put = next => {
+    model.set("state", next);       // which draws, here and in every other view of the same tool
+    model.save_changes();
+  };
   const choose = (name, index) => {
     const next = { ...state(), [name]: index };
     for (const { name: other, by, words } of spec.controls) if (by === name) next[other] = Math.min(next[other], words[index].length - 1);
-    model.set("state", next);       // which draws, here and in every other view of the same tool
-    model.save_changes();
+    put(next);
   };
 
   const stop = () => { clearInterval(timers.play); timers.playing = undefined; };
@@ -118,9 +121,17 @@ export async function render({ model, el }) {
   };
 
   // each control stands above the first panel that it changes
-  const inputs = [], placed = new Set();
+  const inputs = [], placed = new Set(), adders = {};
   const pictures = spec.panels.map(panel => {
-    const figure = make("figure", {}, root), bar = make("div", { class: "controls" }, figure);
+    const figure = make("figure", {}, root), presets = spec.presets.filter(preset => preset.panel === panel.name);
+    if (presets.length) {
+      const buttons = make("div", { class: "presets", role: "group", "aria-label": spec.words.presets }, figure);
+      make("span", { text: spec.words.presets, "aria-hidden": "true" }, buttons);
+      for (const { label, state: chosen } of presets)
+        make("button", { type: "button", text: label }, buttons).addEventListener("click", () => { stop(); put({ ...state(), ...chosen }); });
+    }
+    const bar = make("div", { class: "controls" }, figure);
+    if (panel.sums) adders[panel.name] = makeSums(panel, table[panel.name], position);
     for (const control of spec.controls) {
       if (placed.has(control.name) || !panel.controls.includes(control.name)) continue;
       placed.add(control.name);
@@ -135,7 +146,7 @@ export async function render({ model, el }) {
   // the scene that the state asks for; undefined while the kernel still draws it
   const asked = new Set();
   const sceneOf = panel => {
-    const { items, scenes } = table[panel.name] ??= { items: [], scenes: [] }, at = position(panel);
+    const { items, scenes } = table[panel.name] ??= { items: [], scenes: [] }, at = position(panel.controls);
     if (Array.isArray(scenes[at])) scenes[at] = { alt: scenes[at][0], items: scenes[at][1].map(i => items[i]) };
     if (!scenes[at] && !asked.has(`${panel.name} ${at}`)) {
       asked.add(`${panel.name} ${at}`);
@@ -144,17 +155,30 @@ export async function render({ model, el }) {
     return scenes[at];
   };
 
+  // the same of a panel of sums. What a learner compares with is how it was before he took hold of the control that he moves
+  const shown = {};
+  const sceneOfSums = panel => {
+    const now = JSON.stringify(panel.controls.map(name => state()[name])), last = shown[panel.name];
+    if (last?.now === now) return last.scene;
+    const named = Object.fromEntries(panel.sums.named.map(name => [name, options(name)[state()[name]]]));
+    const reading = adders[panel.name].read(named), moved = last && panel.controls.filter(name => last.state[name] !== state()[name]).join();
+    const before = moved === last?.moved ? last?.before : last?.reading;
+    shown[panel.name] = { now, state: state(), reading, moved, before, scene: adders[panel.name].draw(reading, before) };
+    return shown[panel.name].scene;
+  };
+  const isSolved = panel => panel.sums ? adders[panel.name].met(shown[panel.name].reading) : table[panel.name].solved[position(panel.controls)];
+
   let drawn = [];
   function draw() {
     for (const [control, update] of inputs) update(state()[control.name], options(control.name), timers.playing === control.name);
     const scenes = pictures.map(([panel, picture], i) => {
-      const scene = sceneOf(panel) ?? drawn[i] ?? { items: [], alt: spec.words.waiting };
+      const scene = (panel.sums ? sceneOfSums(panel) : sceneOf(panel)) ?? drawn[i] ?? { items: [], alt: spec.words.waiting };
       if (scene !== drawn[i]) picture(scene);
       return scene;
     });
     const changed = scenes.filter((scene, i) => scene !== drawn[i]).map(scene => scene.alt);
     if (challenge) {
-      const panel = spec.panels.find(({ name }) => name === spec.challenge.panel), solved = table[panel.name].solved[position(panel)];
+      const panel = spec.panels.find(({ name }) => name === spec.challenge.panel), solved = isSolved(panel);
       challenge.lastChild.textContent = solved ? spec.words.solved : spec.words.open;
       if (solved && !challenge.classList.contains("solved")) changed.push(`${spec.words.challenge} ${spec.words.solved}`);
       challenge.classList.toggle("solved", solved);

@@ -36,6 +36,12 @@ COLOURS: dict[str, tuple[str, str]] = {
     "on-blue5": ("#ffffff", "#0d1620"),
     "sand": ("#e9bd6b", "#8c6a2a"),
     "on-sand": ("#1b2733", "#ffffff"),
+    "leaf": ("#3c7546", "#86c48b"),
+    "on-leaf": ("#ffffff", "#0d1620"),
+    "moss": ("#b5d3b0", "#35593b"),
+    "on-moss": ("#1b2733", "#ffffff"),
+    "stone": ("#c9c4bb", "#57524a"),
+    "on-stone": ("#1b2733", "#ffffff"),
     "fire": ("#b23c0e", "#ff9566"),
     "on-fire": ("#ffffff", "#0d1620"),
 }

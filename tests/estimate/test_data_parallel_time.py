@@ -83,12 +83,13 @@ def test_accumulation_multiplies_compute_but_not_traffic(config, machine):
     assert b.scaling_efficiency >= a.scaling_efficiency - 1e-9
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(runs, machines)
-def test_the_report_says_the_same(config, machine):
+def test_the_report_sends_the_same_and_computes_no_faster(config, machine):
+    """The report prices memory traffic too, so it never computes faster than FLOPs alone would take."""
     report, step = estimate(config, machine), data_parallel_step(config, machine)
     times = report.ranks[0].time
-    assert times["step"] == step.step_seconds
+    assert times["compute"] >= step.compute_seconds * (1 - 1e-9)
     assert sum(times[part] for part in ("compute", "communication", "bubble", "data")) == pytest.approx(times["step"])
     assert report.world_size == config.parallel.dp
     assert 0 < report.mfu <= 1 + 1e-9
@@ -123,7 +124,8 @@ def test_the_ring_crosses_the_network_when_a_node_is_too_small():
     assert one_port.communication_seconds == pytest.approx(10 * inside.communication_seconds)
 
 
-def test_unknown_speeds_are_not_guessed():
+def test_unknown_speeds_are_not_guessed(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAB_UTILS_CACHE", str(tmp_path))        # no calibration here
     report = estimate(TrainConfig.of("tiny", dp=2))
     assert report.tokens_per_second is None
     assert report.mfu is None
@@ -132,17 +134,11 @@ def test_unknown_speeds_are_not_guessed():
         data_parallel_step(TrainConfig.of("tiny", dp=2), Cluster(name="cpu"))
 
 
-def test_what_is_not_estimated_is_refused():
-    with pytest.raises(ConfigError, match="not estimated yet"):
-        estimate(TrainConfig.of("tiny", optimizer="lion"))
-
-
-@pytest.mark.parametrize("flags", [{"tp": 2}, {"pp": 2}, {"dp": 2, "zero": 1}], ids=str)
-def test_times_of_other_layouts_are_left_open_not_guessed(flags):
-    report = estimate(TrainConfig.of("gpt2", **flags), cluster("H100-SXM"))
-    assert report.tokens_per_second is report.mfu is None
-    assert not report.ranks[0].time
-    assert report.ranks[0].traffic
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw", "adafactor", "lion", "adam8bit"])
+def test_every_optimizer_is_estimated(optimizer):
+    report = estimate(TrainConfig.of("tiny", dp=2, optimizer=optimizer), cluster("H100-SXM"))
+    assert report.ranks[0].memory["optimizer"] > 0
+    assert report.ranks[0].time["step"] > 0
 
 
 def test_hardware_names_its_sources():

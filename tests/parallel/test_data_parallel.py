@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
+import pytest
+import torch
+
 from lab_utils import TrainConfig, launch
 from lab_utils.layout.parameters import parameter_count
 from lab_utils.measure.overlap import overlap
+from lab_utils.model import GPT
+from lab_utils.parallel.comm import Axis
+from lab_utils.parallel.data_parallel import BucketedSync, NaiveSync
+from lab_utils.parallel.ledger import Ledger
 
 
 def traces_on_rank(config: TrainConfig) -> list:
@@ -179,3 +189,15 @@ def test_a_slow_link_carries_one_message_after_the_other():
         assert 0.15 <= seen["hidden"] + seen["exposed"] <= seen["seconds"] + 1e-3
         assert seen["hidden"] > 0.1         # the first message, and half of the second
         assert seen["exposed"] > 0.005
+
+
+@pytest.mark.parametrize("way", [lambda model, axis: NaiveSync(model, axis), lambda model, axis: BucketedSync(model, axis, 2**20)])
+def test_nobody_but_its_user_keeps_it_alive(way):
+    """Hooks on parameters hold on to what they call: a model, its axis and the process group would live for ever."""
+    model = GPT(TrainConfig.of("tiny", layers=1).model)
+    sync = way(model, Axis("dp", [0], 0, None, Ledger()))
+    gone = weakref.ref(sync)
+    del sync
+    gc.collect()
+    assert gone() is None
+    model(torch.zeros(1, 4, dtype=torch.int64), torch.zeros(1, 4, dtype=torch.int64))[0].backward()      # its hooks have nobody to call

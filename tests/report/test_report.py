@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 
-import plotly.graph_objects as go
 import pytest
 
-from lab_utils import Cluster, TrainConfig, estimate, i18n
-from lab_utils.report import RankReport, Report, Traffic, compare
+from lab_utils import Cluster, TrainConfig, estimate
+from lab_utils.report import RankReport, Report, Traffic
 
 MACHINE = Cluster(name="imagined", flops_per_second=1e12, link_bytes_per_second=1e9)
 
@@ -78,69 +76,3 @@ def test_totals_select_by_every_key():
     assert rank.total("calls") == 3
     assert rank.total("wire_bytes", purpose="gradient", axis="dp") == 6
     assert rank.total("bytes", purpose="gradient", axis="pp") == 0
-
-
-def test_different_runs_are_not_compared():
-    with pytest.raises(ValueError, match="layers, seed differ"):
-        compare(estimated(), measured(estimated(layers=2, seed=3)))
-
-
-@pytest.mark.parametrize("rank", [2, -1])
-def test_a_rank_that_is_not_there(rank):
-    with pytest.raises(ValueError, match="ranks 0 to 1"):
-        compare(estimated(), measured(estimated()), ranks=[rank])
-
-
-def test_equal_is_exact_and_off_by_one_byte_is_not():
-    report = estimated()
-    same = compare(report, measured(report), ranks=[0, 1])
-    assert same.exact("memory", "traffic", "job")
-    assert same.worst().error == 0
-    off = compare(report, measured(report, gradients=report.ranks[0].memory["gradients"] + 1))
-    assert not off.exact("memory")
-    assert off.exact("traffic")
-    assert off.worst().term == "gradients"
-    assert not same.exact("no such group")
-
-
-def test_a_missing_side_is_neither_zero_nor_exact():
-    report = estimated()
-    rows = compare(report, measured(report, activations=5)).rows
-    row = next(r for r in rows if r.term == "activations")
-    assert (row.estimated, row.measured, row.error) == (None, 5, None)
-    assert not compare(report, measured(report, activations=5)).exact("memory")
-    assert not any(r.term == "weight_copies" for r in rows)      # looked at by neither side
-
-
-def test_the_sign_and_size_of_an_error():
-    report = estimated()
-    twice, none = (compare(report, measured(report, optimizer=n * report.ranks[0].memory["optimizer"])) for n in (2, 0))
-    assert twice.worst().error == -0.5
-    assert math.isinf(none.worst().error)
-
-
-def test_table_and_figure(monkeypatch):
-    report = estimated()
-    comparison = compare(report, measured(report, gradients=report.ranks[0].memory["gradients"] * 2))
-    lines = str(comparison).splitlines()
-    assert len(lines) == len(comparison.rows) + 1
-    assert sum("exact" in line for line in lines) == sum(r.error == 0 for r in comparison.rows)
-    assert "-50.0%" in next(line for line in lines if "gradients" in line)
-    figure = comparison.figure()
-    assert isinstance(figure, go.Figure)
-    assert -50 in figure.data[0].x
-    assert len(figure.data[0].y) == len(set(figure.data[0].y)) == sum(r.error is not None for r in comparison.rows)
-    monkeypatch.setattr(i18n, "_chosen", "zh")
-    assert "完全一致" in str(comparison)
-    assert "误差" in comparison.figure().layout.xaxis.title.text
-    assert "内存 · 梯度" in str(comparison)
-
-
-def test_the_rows_of_a_group():
-    report = estimated()
-    comparison = compare(report, measured(report, activations=5))
-    assert {row.group for row in comparison.only("memory", "traffic").rows} == {"memory", "traffic"}
-    assert all(row.error is not None for row in comparison.only("memory").rows)
-    assert comparison.only("memory").exact()
-    assert "rank 0" not in str(comparison)
-    assert "rank 1 · memory · gradients" in str(compare(report, measured(report), ranks=[0, 1]))

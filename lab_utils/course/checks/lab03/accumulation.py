@@ -1,0 +1,96 @@
+"""Exercise 1: gradients of uneven micro-batches added up, as if each group had been one batch: the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....i18n import t
+from ..ranks import observe
+from ..verdict import Failure, Measured
+from .accumulation_hints import HINTS
+from .accumulation_run import Case, Facts, run_cases
+from .alone import SLACK_BYTES, TOLERANCE, ended_early
+
+__all__ = ["HINTS", "VISIBLE", "Case", "examine"]
+
+VISIBLE = (
+    Case((24, 24, 24, 24), 2, seed=1), Case((30, 9, 3, 14, 16, 2), 3, seed=2), Case((16, 9, 3, 14, 7, 12, 5, 16), 3, seed=3),
+    Case((8, 16, 0, 5, 11), 4, "empty", seed=4), Case((10, 4, 13), 8, "any-group", seed=5),
+)  # fmt: skip
+
+
+def examine(answer: Any, cases: Sequence[Case]) -> Failure | Measured:
+    """The first case that fails, or what was measured in each."""
+    seen = observe(run_cases, 1, answer, cases)
+    rows = [(t("tokens that count, by micro-batch", "各微批次计入损失的词元数"), t("to a group", "每组个数"), t("optimizer steps", "优化器步数"),
+             t("peak, one micro-batch", "峰值：单个微批次"), t("peak, yours", "峰值：你的实现"),
+             t("peak, one big batch", "峰值：整个大批次"))]
+    for number, case in enumerate(cases):
+        facts = seen.complete(number)
+        if facts is None:
+            return ended_early(seen, str(case), case.criterion)
+        failure = judge(case, facts[0])
+        if failure:
+            return failure if case.criterion is None else failure._replace(criterion=case.criterion)
+        f = facts[0]
+        rows.append((" ".join(map(str, case.counts)), str(case.group), str(len(f.steps)), f"{f.one_peak:,}", f"{f.peak:,}", f"{f.big_peak:,}"))
+    return Measured(tuple(rows), (t(f"In every step the gradient was that of one big batch, to {TOLERANCE:g} of its norm or better.",
+                                    f"每一步的梯度都与整个大批次的梯度一致（偏差不超过其范数的 {TOLERANCE:g}）。"),
+                                  t("Peaks are bytes of live storages beyond the model: activations, gradients and temporaries.",
+                                    "峰值是模型之外存活的存储字节数：激活值、梯度和临时张量。"),))
+
+
+def judge(case: Case, f: Facts) -> Failure | None:
+    """Steps, gradients, losses, then what it cost."""
+    return _steps(case, f) or _gradients(case, f) or _losses(case, f) or _cost(case, f)
+
+
+def _steps(case: Case, f: Facts) -> Failure | None:
+    n, right, came = len(case.counts), case.steps, len(f.steps)
+    if came == right:
+        return None
+    left = n % case.group
+    expected = t(f"{n} micro-batches in groups of {case.group}: {right} optimizer steps" + (f", the last one on the {left} that are left." if left else "."),
+                 f"{n} 个微批次，每组 {case.group} 个：优化器更新 {right} 步" + (f"，最后一步用剩下的 {left} 个。" if left else "。"))
+    kind = "steps.last-group" if left and came == n // case.group else "steps.every" if came == n else "steps"
+    return Failure(kind, expected, t(f"the optimizer stepped {came} times.", f"优化器更新了 {came} 步。"), str(case))
+
+
+def _gradients(case: Case, f: Facts) -> Failure | None:
+    for number, step in enumerate(f.steps, start=1):
+        if step.off <= TOLERANCE:
+            continue
+        expected = t(f"in step {number} the gradient is that of one batch of all {step.tokens} counted tokens of the group.",
+                     f"第 {number} 步的梯度，等于把这一组的 {step.tokens} 个计入损失的词元合成一个批次的梯度。")
+        looks = {
+            "gradient.mean-of-means": t("it is the mean of the micro-batches' means", "得到的是各微批次平均值的平均值"),
+            "gradient.last-only": t("it is the gradient of the group's last micro-batch alone", "得到的只是这一组最后一个微批次的梯度"),
+            "gradient.left-over": t("what the step before left is still in it", "里面还留着上一步的梯度"),
+            "gradient.ignored-counted": t("it was divided by all positions, the ignored ones, too", "除以了所有位置，连不计入损失的也算上了"),
+            "gradient.scale": t(f"it points in the right direction, but is {step.times:.4g} × as long", f"方向正确，长度却是应有的 {step.times:.4g} 倍"),
+            "gradient.missing": t("there was no gradient when the optimizer stepped", "优化器更新时没有梯度"),
+        }.get(step.looks, t("it looks like none of the usual mistakes", "不像任何一种常见的错误"))
+        distance = "" if step.off == float("inf") else t(f"; off by {step.off:.2g} of its norm", f"；偏差是其范数的 {step.off:.2g}")
+        return Failure(step.looks, expected, looks + distance + t(".", "。"), str(case))
+    return None
+
+
+def _losses(case: Case, f: Facts) -> Failure | None:
+    if f.losses_off <= TOLERANCE:
+        return None
+    return Failure("losses", t(f"one number per step: the mean loss over the tokens of its group, here {f.right_losses}.",
+                               f"每一步返回一个数：这一组各词元损失的平均值，这里是 {f.right_losses}。"), f.losses, str(case))
+
+
+def _cost(case: Case, f: Facts) -> Failure | None:
+    if f.passes != len(case.counts):
+        return Failure("passes", t(f"{len(case.counts)} forward passes, one for each micro-batch.", f"{len(case.counts)} 次前向传播，每个微批次一次。"),
+                       t(f"{f.passes} forward passes.", f"{f.passes} 次前向传播。"), str(case))
+    limit = f.one_peak + f.gradient_bytes + SLACK_BYTES        # gradients may be added up in a place of their own
+    if f.peak > limit:
+        return Failure("memory", t(f"at the most {limit:,} bytes alive: one micro-batch takes {f.one_peak:,}, however many there are in a group.",
+                                   f"任何时刻最多 {limit:,} 字节存活：不管一组有几个微批次，只占单个微批次的 {f.one_peak:,} 字节。"),
+                       t(f"{f.peak:,} bytes; all of a group in one batch would take {f.big_peak:,}.",
+                         f"{f.peak:,} 字节；把一组合成一个批次是 {f.big_peak:,} 字节。"), str(case))
+    return None

@@ -1,0 +1,116 @@
+"""Exercise 2: a segment of layers that keeps its inputs and runs again for its backward pass: the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....i18n import t
+from ..ranks import observe
+from ..verdict import Failure, Measured
+from .alone import SLACK_BYTES, TOLERANCE, ended_early
+from .segments_hints import HINTS
+from .segments_run import Case, Facts, run_cases
+
+__all__ = ["HINTS", "VISIBLE", "Case", "examine"]
+
+VISIBLE = (
+    Case((96, 64, 128), seed=1), Case((64, 96), dropout=0.2, seed=2), Case((64, 64), "again", again=True, seed=3), Case((64, 96), "twice", passes=2, seed=4),
+    Case((96, 64), "arguments", arguments=True, seed=5), Case((64, 96), "input-without-gradient", needs_gradient=False, seed=6),
+    Case((64, 96, 64), "frozen", frozen=(0, 2), seed=7), Case((64, 64, 64), "nested", dropout=0.1, nested=True, seed=8),
+    Case((96, 64), "keep-as", keep_as="bfloat16", seed=9),
+)  # fmt: skip
+
+
+def examine(answer: Any, cases: Sequence[Case]) -> Failure | Measured:
+    """The first case that fails, or what was measured in each."""
+    seen = observe(run_cases, 1, answer, cases)
+    rows = [(t("segment", "段"), t("runs of each layer", "每层运行次数"), t("kept without a checkpoint, bytes", "不用梯度检查点时保存（字节）"),
+             t("kept by yours", "你的实现保存"), t("its inputs", "其输入"), t("gradients off by", "梯度相差"))]
+    for number, case in enumerate(cases):
+        facts = seen.complete(number)
+        if facts is None:
+            return ended_early(seen, str(case), case.criterion)
+        failure = judge(case, facts[0])
+        if failure:
+            return failure if case.criterion is None else failure._replace(criterion=case.criterion)
+        f = facts[0]
+        most = max(x for x in (f.input_off, f.others_off, f.parameters_off) if x is not None)
+        rows.append((str(case), " ".join(map(str, f.runs)), f"{f.plain_kept:,}", f"{f.kept:,}", f"{f.input_bytes:,}", f"{most:.0e}" if most else "0"))
+    return Measured(tuple(rows), (t("Kept: bytes alive between forward and backward, beyond the output. Random numbers go on as if nothing had run twice.",
+                                    "“保存”指前向与反向之间、输出之外仍存活的字节数。随机数照常往下走，就像什么都没有运行过第二次。"),))
+
+
+def judge(case: Case, f: Facts) -> Failure | None:
+    """What came out, what was kept, how often it ran, the gradients, the random numbers, what is left."""
+    return _output(case, f) or _kept(case, f) or _runs(case, f) or _gradients(case, f) or _afterwards(case, f)
+
+
+def _output(case: Case, f: Facts) -> Failure | None:
+    if f.returned is not None:
+        return Failure("output", t("calling the segment returns the last layer's output.", "调用这一段，返回最后一层的输出。"),
+                       t(f"it returned {f.returned}.", f"返回了 {f.returned}。"), str(case))
+    if f.output_off > TOLERANCE or f.random_changed:
+        kind = "rng.first-run" if case.dropout or f.output_off <= TOLERANCE else "output"
+        came = t(f"the output is off by {f.output_off:.2g} of its norm.", f"输出的偏差是其范数的 {f.output_off:.2g}。") if f.output_off > TOLERANCE else \
+            t("the output is right, but the random generator was left elsewhere.", "输出正确，但随机数生成器停在了别处。")
+        return Failure(kind, t("the first run gives what the plain layers give, with the same random numbers.",
+                               "第一次运行的结果与直接运行这些层相同，用的随机数也相同。"), came, str(case))
+    if not f.output_has_graph:
+        return Failure("no-graph", t("the output requires a gradient: something in the segment does.", "输出需要梯度，因为段里有东西需要梯度。"),
+                       t("output.requires_grad is False: the backward pass never comes here.",
+                         "output.requires_grad 是 False：反向传播到不了这里。"), str(case))
+    return None
+
+
+def _kept(case: Case, f: Facts) -> Failure | None:
+    limit = f.input_bytes * (1 + case.nested) + SLACK_BYTES        # the inner segment may keep its own input already
+    if f.kept <= limit:
+        return None
+    return Failure("saved", t(f"between forward and backward no more than the segment's inputs stays, {f.input_bytes:,} bytes.",
+                              f"前向与反向之间，只留下这一段的输入，{f.input_bytes:,} 字节。"),
+                   t(f"{f.kept:,} bytes stay; without any checkpoint it is {f.plain_kept:,}.",
+                     f"留下了 {f.kept:,} 字节；完全不用梯度检查点是 {f.plain_kept:,} 字节。"),
+                   str(case))
+
+
+def _runs(case: Case, f: Facts) -> Failure | None:
+    if case.nested:
+        return None
+    turns = case.passes * (2 if case.again else 1)
+    first, both = (2 * turns - case.passes if case.again else turns), 2 * turns
+    if set(f.runs) == {both} and set(f.runs_forward) == {first}:
+        return None
+    return Failure("runs", t("each layer runs once in forward and once more in backward.", "每一层在前向中运行一次，在反向中再运行一次。"),
+                   t(f"runs of each layer, of {both} that there should be in all: {' '.join(map(str, f.runs))}.",
+                     f"总共应运行 {both} 次，各层实际的次数：{' '.join(map(str, f.runs))}。"), str(case))
+
+
+def _gradients(case: Case, f: Facts) -> Failure | None:
+    expected = t("all gradients are those of the plain layers.", "所有梯度都与直接运行这些层时相同。")
+    if f.missing:
+        return Failure("gradient.parameters", expected, t(f"{f.missing} of {f.parameters} parameters have no gradient.",
+                                                          f"{f.parameters} 个参数中有 {f.missing} 个没有梯度。"), str(case))
+    if f.input_off is None:
+        return Failure("gradient.input", expected, t("no gradient came back to the input.", "没有梯度传回输入。"), str(case))
+    if f.others_off is None:
+        return Failure("arguments", expected, t("no gradient came back to a further argument that needs one.", "需要梯度的其他参数没有得到梯度。"), str(case))
+    if f.unwanted:
+        return Failure("frozen", expected, t(f"{f.unwanted} frozen parameters got a gradient.", f"{f.unwanted} 个冻结的参数得到了梯度。"), str(case))
+    worst = max(f.input_off, f.others_off, f.parameters_off)
+    if worst > TOLERANCE:
+        return Failure("rng.second-run" if case.dropout else "gradient.value", expected,
+                       t(f"input's off by {f.input_off:.2g}, parameters' by {f.parameters_off:.2g}, further arguments' by {f.others_off:.2g} of their norm.",
+                         f"相对偏差：输入 {f.input_off:.2g}，参数 {f.parameters_off:.2g}，其他参数 {f.others_off:.2g}。"), str(case))
+    return None
+
+
+def _afterwards(case: Case, f: Facts) -> Failure | None:
+    if f.random_left:
+        return Failure("rng.left", t("after the backward pass the random generator is where it was before it.", "反向传播之后，随机数生成器的状态与之前一样。"),
+                       t("it was somewhere else: the numbers drawn from now on are others than without a checkpoint.",
+                         "状态变了：此后抽取的随机数与不用梯度检查点时不同。"), str(case))
+    if f.left > SLACK_BYTES:
+        return Failure("leak", t("after the backward pass nothing stays but gradients.", "反向传播之后，除了梯度什么都不留。"),
+                       t(f"{f.left:,} bytes are still alive.", f"还有 {f.left:,} 字节存活。"), str(case))
+    return None

@@ -1,0 +1,84 @@
+"""What the gradient-checkpointing tool counts: saved bytes through one step and FLOPs done twice. Every number is the estimator's."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import combinations
+from typing import NamedTuple
+
+from ..config import TrainConfig
+from ..estimate.lifetimes import Step
+from ..estimate.ops import step_flops
+
+LAYERS = 6
+FLAGS = {"attention": "explicit", "seq": 256, "global_batch": 4, "micro_batch": 4}      # written out, so that its scores are saved too
+ATTENTION = "selective"
+PRESETS = {"none": "none", "alternate": "0,2,4", "but_last": "0,1,2,3,4", "full": "0,1,2,3,4,5", "attention": ATTENTION}
+
+
+class Point(NamedTuple):
+    """Saved bytes when an operation begins, and its most where that is more than before and after. `part`: the layer's number,
+    or "embed" or "predict"; `phase`: forward, backward, recompute."""
+
+    part: int | str
+    phase: str
+    saved: int
+
+
+class Curve(NamedTuple):
+    """One step: its points in order, and the most bytes saved at once."""
+
+    points: tuple[Point, ...]
+    peak: int
+
+
+def policies() -> list[str]:
+    """Every choice that can be made, as TrainConfig.recompute: each set of layers, and only the attention of all."""
+    chosen = [",".join(map(str, layers)) for count in range(1, LAYERS + 1) for layers in combinations(range(LAYERS), count)]
+    return ["none", *chosen, ATTENTION]
+
+
+def recomputed(policy: str) -> frozenset[int]:
+    """The layers that run forward twice as a whole."""
+    return frozenset(config(policy).recomputed_layers())
+
+
+@cache
+def config(policy: str) -> TrainConfig:
+    """The run: `small` with six layers, four sequences of 256 tokens."""
+    return TrainConfig.of("small", **FLAGS, recompute=policy)
+
+
+@cache
+def curve(policy: str) -> Curve:
+    """What is saved for the backward pass, operation by operation."""
+    step = Step(config(policy), 0, 0, 0)
+    torch, points = step.torch, []
+
+    def entered(scope: str) -> None:
+        if points and torch.saved_peak > max(points[-1].saved, torch.saved):
+            points.append(points[-1]._replace(saved=torch.saved_peak))      # came and went within the operation
+        points.append(Point(_part(scope), torch.phase, torch.saved))
+        torch.saved_peak = torch.saved
+
+    torch.watcher = entered
+    step.run()
+    entered("token_embedding")
+    return Curve(tuple(points), max(point.saved for point in points))
+
+
+def _part(scope: str) -> int | str:
+    if scope.startswith("blocks."):
+        return int(scope.split(".")[1])
+    return "embed" if scope.endswith("_embedding") else "predict"
+
+
+@cache
+def flops(policy: str) -> int:
+    """Of one step, with what is done twice."""
+    return int(step_flops(config(policy))["hardware"])
+
+
+def extra_work(policy: str) -> float:
+    """FLOPs done twice, as a share of a step without recomputation."""
+    return flops(policy) / flops("none") - 1

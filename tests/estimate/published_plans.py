@@ -1,0 +1,61 @@
+"""The planner beside what experts ran: does the published layout fit, and how far from our fastest is it?
+
+Run it for the table: `python tests/estimate/published_plans.py`. SC21's authors had neither sequence parallelism nor ZeRO in
+Megatron nor selective recomputation: their rows are compared with what they could choose. H100 rows: with ZeRO-1.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+from published import H100, TABLE_1, Row, candidates, framework_of, machine
+
+from lab_utils.estimate.fitted import SC21
+from lab_utils.estimate.footprint import footprint_bytes
+from lab_utils.estimate.plan_words import layout_words
+from lab_utils.estimate.planner import RESERVED_BYTES, Plan, plan
+from lab_utils.estimate.stages import StageClock
+from lab_utils.estimate.step import step_parts
+
+
+class Standing(NamedTuple):
+    """A published layout among all that fit: bytes, seconds, the fastest plan, and how many are faster."""
+
+    row: Row
+    held: float
+    room: float
+    seconds: float
+    best: Plan
+    rank: int
+    plans: int
+
+    @property
+    def regret(self) -> float:
+        """Predicted seconds ÷ the fastest plan's."""
+        return self.seconds / self.best.seconds
+
+
+@cache
+def standings() -> tuple[Standing, ...]:
+    return tuple(_standing(row) for row in (*TABLE_1, *H100))
+
+
+def _standing(row: Row) -> Standing:
+    cluster, framework, p = machine(row, SC21), framework_of(row), row.config.parallel
+    means = dict(zero=1) if row.table == "H100" else dict(zero=0, recompute="full", sequence_parallel=False)
+    schedules = {} if row.table == "H100" or p.pp == 1 else dict(schedule=p.schedule)
+    found = plan(row.config.model, cluster, p.world_size, row.config.global_batch, framework=framework, top=None, **means, **schedules)
+    clock, room = StageClock(cluster, framework), cluster.memory_bytes - RESERVED_BYTES
+    seconds, held = min((step_parts(config, cluster, framework, clock=clock).step, footprint_bytes(config, framework)) for config in candidates(row))
+    return Standing(row, held, room, seconds, found[0], sum(one.seconds < seconds * (1 - 1e-9) for one in found) + 1, len(found))
+
+
+def main() -> None:
+    for s in standings():
+        print(f"{s.row.table:12} {s.row.size:>5} on {s.row.config.parallel.world_size:5,} GPUs: {layout_words(s.row.config)}: {s.held / 1e9:.0f} GB, "
+              f"{s.seconds:.2f} s, regret {s.regret:.3f}, rank {s.rank} of {s.plans}; fastest: {layout_words(s.best.config)}")
+
+
+if __name__ == "__main__":
+    main()

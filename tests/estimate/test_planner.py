@@ -1,0 +1,150 @@
+"""The planner: against all layouts one by one, against what experts ran, and what it answers where nothing fits."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from published_plans import standings
+
+from lab_utils import i18n
+from lab_utils.config import ConfigError, ModelConfig, TrainConfig
+from lab_utils.estimate.footprint import footprint_bytes, state_bytes
+from lab_utils.estimate.hardware import HARDWARE, cluster
+from lab_utils.estimate.lifetimes import simulate_step
+from lab_utils.estimate.memory import model_state_bytes
+from lab_utils.estimate.planner import RESERVED_BYTES, neighbours, plan
+from lab_utils.estimate.step import RESOURCES, step_time
+from lab_utils.layout.refusals import refuse_layout
+from lab_utils.presets import PRESETS
+
+HAN = re.compile(r"[\u4e00-\u9fff]")
+A100 = cluster("A100-80")
+
+
+def model(name: str, **changes) -> ModelConfig:
+    return ModelConfig(**PRESETS[name] | changes)
+
+
+def test_the_first_is_the_fastest_and_all_fit():
+    plans = plan(model("llama3-8b"), A100, 64, 256, top=None)
+    assert plans[0].why == ""
+    assert [p.seconds for p in plans] == sorted(p.seconds for p in plans)
+    assert len({p.config for p in plans}) == len(plans) > 100
+    for p in plans[:: len(plans) // 20]:
+        refuse_layout(p.config)
+        assert p.config.parallel.world_size == 64
+        assert p.memory_bytes <= 80e9 - RESERVED_BYTES
+        assert p.bottleneck in RESOURCES
+        assert p.seconds == pytest.approx(step_time(p.config, A100).step, rel=0.1)
+    assert all(p.why for p in plans[1:])
+    for p in plan(model("llama3-8b"), A100, 64, 256, top=5):
+        assert p.seconds == pytest.approx(step_time(p.config, A100).step)
+
+
+def test_no_layout_one_change_away_is_faster():
+    best = plan(model("llama3-70b"), cluster("H100-SXM"), 256, 512, top=1)[0]
+    around = neighbours(best)
+    assert len(around) >= 8
+    assert not [words for _, words in around if "faster" in words]
+    assert any("does not fit" in words for _, words in around)
+
+
+def test_405b_on_16384_gpus_takes_seconds():
+    began = time.perf_counter()
+    plans = plan(model("llama3.1-405b"), cluster("H100-SXM"), 16384, 2048)
+    assert time.perf_counter() - began <= 10      # 0.4 s on an idle machine
+    best = plans[0].config.parallel
+    assert best.tp == 8                 # as Grattafiori et al. 2024, table 4 (tp 8, pp 16, dp 128): whole nodes, deep pipeline
+    assert best.pp >= 4
+    assert plans[0].time.mfu < 0.6
+
+
+@pytest.mark.parametrize("one", standings(), ids=lambda one: f"{one.row.table} {one.row.size}")
+def test_published_layouts_fit_and_are_not_far_from_the_best(one):
+    assert one.held <= one.room
+    assert 1 - 1e-6 <= one.regret <= 1.5
+    if one.row.size in ("1.7B", "310B", "530B", "1T", "119B", "177B", "314B", "462B"):
+        assert one.regret <= 1.06
+
+
+def test_314b_does_not_fit_without_zero():
+    config = next(one.row.config for one in standings() if one.row.size == "314B")
+    with_zero = next(one for one in standings() if one.row.size == "314B").held
+    without = footprint_bytes(config.replace(zero=0))
+    assert with_zero < 80e9 - RESERVED_BYTES < without
+
+
+@pytest.mark.parametrize("flags", [dict(), dict(zero=1), dict(zero=2), dict(zero=3), dict(tp=2), dict(tp=2, zero=1), dict(pp=2, zero=1)], ids=str)
+def test_states_are_those_of_the_exact_estimate(flags):
+    config = TrainConfig.of("gpt2", dp=4, global_batch=8, precision="bf16-pure", **flags)
+    exact = max(sum(model_state_bytes(config, pp)[term] for term in ("parameters", "gradients", "optimizer")) for pp in range(config.parallel.pp))
+    assert state_bytes(config) == pytest.approx(exact, rel=0.01)
+
+
+_GPT, _LLAMA = dict(preset="gpt2"), dict(preset="llama3-8b", layers=8, seq=2048)
+
+
+@pytest.mark.parametrize("flags", [
+    _GPT, _GPT | dict(recompute="full"), _GPT | dict(attention="explicit"), _GPT | dict(tp=2, sequence_parallel=True), _GPT | dict(pp=4),
+    _GPT | dict(pp=4, schedule="zero-bubble"), _GPT | dict(pp=2, schedule="interleaved", virtual_stages=3), _GPT | dict(pp=4, schedule="gpipe"),
+    _GPT | dict(dp=4, zero=1), _GPT | dict(dp=4, zero=2), _GPT | dict(dp=4, zero=3), _GPT | dict(precision="fp32"), _LLAMA,
+    _LLAMA | dict(tp=4, sequence_parallel=True), _LLAMA | dict(recompute="full"), _LLAMA | dict(pp=4, recompute="selective"), _LLAMA | dict(dp=4, zero=3),
+], ids=str)  # fmt: skip
+def test_the_footprint_is_near_the_peak_played_through(flags):
+    config = TrainConfig.of(**dict(global_batch=16, micro_batch=2, precision="bf16-pure") | flags)
+    exact = max(simulate_step(config, pp, 0, model_state_bytes(config, pp)["optimizer"]).peak for pp in range(config.parallel.pp))
+    assert footprint_bytes(config) == pytest.approx(exact, rel=0.12)
+
+
+# -- questions without an answer -----------------------------------------------------------------------------------------------
+
+
+REFUSED = {
+    "one node is too small": (dict(model="llama3-70b", gpus=8, batch=64), "nothing fits on 8 GPUs"),
+    "without ZeRO": (dict(model="llama3-70b", gpus=64, batch=64, zero=0, tp=1, pp=1), "--zero"),
+    "without recomputation": (dict(model="llama3-8b", gpus=8, batch=8, seq=16384, recompute="none", tp=1, pp=1), "--recompute"),
+    "tp over the node": (dict(model="llama3-70b", gpus=64, batch=64, tp=16), "use --tp 8"),
+    "heads": (dict(model="gpt2", gpus=8, batch=8, tp=8), "use --tp"),
+    "not a multiple": (dict(model="gpt2", gpus=9, batch=9, tp=4), "use --gpus 8"),
+    "batch": (dict(model="gpt2", gpus=7, batch=5, pp=1, tp=1), "use --global-batch 7"),
+    "no GPUs": (dict(model="gpt2", gpus=0, batch=8), "from 1 up"),
+}
+
+
+def _ask(question: dict):
+    question = dict(question)
+    shape = {name: question.pop(name) for name in ("seq",) if name in question}
+    return plan(model(question.pop("model"), **shape), A100, question.pop("gpus"), question.pop("batch"), **question)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_question_without_an_answer_gets_one_sentence_and_what_works(name, monkeypatch):
+    question, says = REFUSED[name]
+    monkeypatch.setattr(i18n, "_chosen", "en")
+    with pytest.raises(ConfigError) as english:
+        _ask(question)
+    assert says in str(english.value)
+    assert "\n" not in str(english.value)
+    monkeypatch.setattr(i18n, "_chosen", "zh")
+    with pytest.raises(ConfigError) as chinese:
+        _ask(question)
+    assert HAN.search(str(chinese.value))
+    works = dict(question)
+    for flag, value in re.findall(r"(?:use|;) --([a-z-]+) (\w+)", str(english.value)):       # and it does
+        works["batch" if flag == "global-batch" else flag.replace("-", "_")] = int(value) if value.isdecimal() else value
+    if enough := re.search(r"([\d,]+) GPUs are enough", str(english.value)):
+        works["gpus"] = int(enough[1].replace(",", ""))
+    if name != "no GPUs":
+        assert _ask(works)
+
+
+def test_a_pinned_flag_stays():
+    plans = plan(model("llama3-8b"), A100, 64, 256, top=None, tp=4, zero=1)
+    assert {(p.config.parallel.tp, p.config.parallel.zero) for p in plans} == {(4, 1)}
+
+
+def test_every_gpu_of_the_table_can_be_asked():
+    for name in HARDWARE:
+        assert plan(model("gpt2"), cluster(name), 8, 64, top=1)[0].seconds > 0

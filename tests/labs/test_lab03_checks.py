@@ -1,0 +1,96 @@
+"""Lab 03's checks at work: every planted wrong answer fails for its own reason, every right one passes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import cloudpickle
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import planted03  # noqa: E402
+
+from lab_utils import i18n  # noqa: E402
+from lab_utils.course import check  # noqa: E402
+from lab_utils.course.build_rules import typography  # noqa: E402
+from lab_utils.course.checks.lab03 import accumulation, plans, segments  # noqa: E402
+from lab_utils.course.checks.lab03.plans_run import carry_out, costs, every_plan, expected_peak, frontier  # noqa: E402
+from lab_utils.course.hints import forget_attempts  # noqa: E402
+
+cloudpickle.register_pickle_by_value(planted03)         # as a notebook's own code travels
+
+
+@pytest.fixture(autouse=True)
+def first_hints():
+    forget_attempts()
+
+
+@pytest.mark.parametrize(("name", "answer"), [pytest.param(n, a, id=a.__name__) for n, answers in planted03.RIGHT.items() for a in answers])
+def test_right_answers_pass(name, answer):
+    result = getattr(check, name)(answer)
+    assert result.passed, result
+    assert result.criterion is None
+
+
+@pytest.mark.parametrize(("name", "answer", "criterion"), [pytest.param(n, a, c, id=a.__name__) for n, answers in planted03.WRONG.items() for a, c in answers])
+def test_wrong_answers_fail_for_their_own_reason(name, answer, criterion):
+    result = getattr(check, name)(answer)
+    assert result.criterion == criterion, result
+    assert result.failure.expected
+    assert result.failure.came
+    assert result.hint.number == 1
+
+
+@pytest.mark.parametrize(("name", "answer"), [
+    ("accumulate", planted03.means_of_means), ("accumulate", planted03.indexes_past_the_end), ("checkpoint", planted03.NoReplay),
+    ("checkpoint", planted03.TorchsOwn), ("checkpoint", planted03.ReturnsNothing), ("plan_checkpoints", planted03.one_segment),
+    ("plan_checkpoints", planted03.overlapping), ("accumulate", planted03.accumulate), ("checkpoint", planted03.Segment),
+    ("plan_checkpoints", planted03.plan_by_trying_all),
+])  # fmt: skip
+def test_verdicts_are_in_chinese_too(name, answer, monkeypatch):
+    monkeypatch.setattr(i18n, "_chosen", "zh")
+    result = getattr(check, name)(answer)
+    for words in (*result.failure[1:], result.hint.text) if result.failure else (result.measured.table[0][1], *result.measured.lines):
+        assert any("\u4e00" <= c <= "\u9fff" for c in words), words
+    assert not list(typography(repr(result)))
+
+
+@pytest.mark.parametrize("exercise", [accumulation, segments, plans])
+def test_every_way_to_end_has_its_hints_in_both_languages(exercise):
+    kinds = {"raised", "hung", *(case.criterion for case in exercise.VISIBLE if case.criterion)}
+    assert kinds <= set(exercise.HINTS)
+    assert all(en and zh and en != zh for ladder in exercise.HINTS.values() for en, zh in ladder)
+    assert not [wrong for ladder in exercise.HINTS.values() for _, zh in ladder for wrong in typography(zh)]
+
+
+def test_every_hint_has_a_planted_answer():
+    for name, exercise in {"accumulate": accumulation, "checkpoint": segments, "plan_checkpoints": plans}.items():
+        planted = {criterion for _, criterion in planted03.WRONG[name]}
+        assert set(exercise.HINTS) - planted <= {"hung", "gradient"}, name
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)        # as in the check's own process: layers this small would mostly wait for each other
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_peaks_of_all_plans_are_what_was_expected():
+    """The best plan is searched for by a formula: here each of 233 plans is carried out, and bytes and FLOPs are equal."""
+    model = plans.UNEVEN
+    layers, measured = costs(model), []
+    for plan in every_plan(0, len(layers)):
+        cost = carry_out(model, plan)
+        measured.append((cost.peak, cost.recomputed_flops))
+        assert cost.peak == expected_peak(layers, plan), plan
+        assert cost.recomputed_flops == sum(layer.flops for begin, end in plan for layer in layers[begin:end])
+    for budget in {case.budget for case in plans.VISIBLE if case.model == model}:
+        fitting = [flops for peak, flops in measured if peak <= budget]
+        found = [flops for peak, flops, _ in frontier(model) if peak <= budget]
+        assert min(fitting, default=None) == min(found, default=None)
