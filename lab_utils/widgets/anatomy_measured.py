@@ -28,7 +28,7 @@ PLAIN = {"precision": "fp32", "optimizer": "adamw", "micro_batch": 1, "micro_bat
          "sequence_parallel": False, "recompute": "none"}  # fmt: skip
 LAYOUTS: tuple[dict[str, Any], ...] = (
     {"dp": 2}, {"dp": 2, "zero": 1}, {"dp": 2, "zero": 2}, {"dp": 2, "zero": 3}, {"tp": 2}, {"tp": 2, "sequence_parallel": True},
-    {"pp": 2, "micro_batches": 4}, {"pp": 4, "micro_batches": 4}, {"dp": 2, "tp": 2, "zero": 3, "sequence_parallel": True},
+    {"pp": 2, "micro_batches": 8}, {"pp": 4, "micro_batches": 8}, {"dp": 2, "tp": 2, "zero": 3, "sequence_parallel": True},
 )  # fmt: skip
 Bars = list[list[int | None]]
 Key = tuple[Any, ...]

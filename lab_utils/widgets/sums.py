@@ -154,8 +154,8 @@ class SumPanel:
         refusals = [_pooled(refusal.controls, [state and refusal.lines(state, lang) for state in _over(controls, refusal.controls)])
                     for refusal in self.refusals]  # fmt: skip
         amounts = self._read(controls) or self._tabulated(controls)
-        places = {state and tuple(state.values()): i for i, state in enumerate(_over(controls, self.record_controls))} if self.records else {}
-        return {"amounts": amounts, "refusals": refusals, "records": {str(places[key]): bars for key, bars in (self.records or {}).items()}}
+        recorded = [controls[name] for name in self.record_controls]
+        return {"amounts": amounts, "refusals": refusals, "records": {str(_place(recorded, key)): bars for key, bars in (self.records or {}).items()}}
 
     def keep(self, controls: Mapping[str, Control]) -> None:
         """Tabulate all amounts and write them to the file `kept`."""
@@ -217,6 +217,14 @@ def wrapped(words: str, lang: str, most: int = 96) -> list[str]:
 
 def _over(controls: Mapping[str, Control], names: tuple[str, ...]) -> list[State | None]:
     return list(states([controls[name] for name in names]))
+
+
+def _place(controls: Sequence[Control], values: Sequence[Any]) -> int:
+    """Where a state stands among all states of these controls, as sums.js counts. Raises ValueError for a value that is no option."""
+    place = 0
+    for control, value in zip(controls, values, strict=True):
+        place = place * control.size + [option for option, _ in control.options].index(value)
+    return place
 
 
 def _added(parts: Sum, state: State, bars: int) -> list[int]:

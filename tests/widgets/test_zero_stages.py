@@ -11,7 +11,7 @@ from itertools import product
 import pytest
 
 from lab_utils import TrainConfig
-from lab_utils.estimate import estimate
+from lab_utils.estimate import estimate, optimizers
 from lab_utils.estimate import memory as estimate_memory
 from lab_utils.estimate import traffic as estimate_traffic
 from lab_utils.widgets import Explorer, zero_bytes, zero_costs, zero_stages, zero_traffic, zero_walk_scene
@@ -24,6 +24,7 @@ from lab_utils.widgets.zero_walk import STAGES, moments
 HAN = r"[一-鿿]"
 SCENES = {"walk": zero_walk_scene.scene, "bytes": zero_bytes.scene, "traffic": zero_traffic.scene}
 START = {"model": "llama3-8b", "precision": "bf16-pure", "optimizer": "adamw", "ranks": 4, "micro_batches": 1, "stage": "3"}
+ESTIMATES = [found for module in (estimate_memory, estimate_traffic) for found in vars(module).values() if hasattr(found, "cache_clear")]
 Everything = list[tuple[str, dict, dict]]
 
 
@@ -52,7 +53,7 @@ def everything() -> dict[str, Everything]:
 def no_memory_of_estimates() -> Iterator[None]:
     """Nothing that was estimated before is used, nor is anything kept that is estimated now."""
     def forget() -> None:
-        for cached in (zero_costs.memory, zero_costs.traffic, zero_bytes._common, zero_traffic._common, zero_stages._fewest):
+        for cached in (*ESTIMATES, zero_costs.memory, zero_costs.traffic, zero_bytes._common, zero_traffic._common, zero_stages._fewest):
             cached.cache_clear()
 
     forget()
@@ -193,9 +194,9 @@ def test_the_bars_of_the_traffic_are_as_long_as_the_bytes():
 
 def test_another_constant_in_the_estimator_is_another_figure(monkeypatch, no_memory_of_estimates):
     before = texts(zero_bytes.scene(START, "en")), texts(zero_traffic.scene(START, "en"))
-    for cached in (zero_costs.memory, zero_costs.traffic, zero_bytes._common, zero_traffic._common):
+    for cached in (*ESTIMATES, zero_costs.memory, zero_costs.traffic, zero_bytes._common, zero_traffic._common):
         cached.cache_clear()
-    monkeypatch.setitem(estimate_memory.OPTIMIZER_BYTES, "adamw", (12, 4))
+    monkeypatch.setattr(optimizers, "FP32", 6)
     monkeypatch.setattr(estimate_traffic, "unit_bytes", lambda unit, config: 3 * unit.numel)
     after = texts(zero_bytes.scene(START, "en")), texts(zero_traffic.scene(START, "en"))
     assert {key for key in before[0] if before[0][key] != after[0].get(key)} >= {"figure0", "key-name-optimizer", *(f"total{s}" for s in "0123")}
