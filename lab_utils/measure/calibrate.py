@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psutil
@@ -34,23 +35,24 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 def calibrate(ranks: tuple[int, ...] = (1, 2, 4), cores: int = 2, rounds: int = 2, timeout: float = 120.0) -> dict[str, Any]:
     """{"1": {"products": …, "kernels": …, "collectives": …}, "2": …}: per number of ranks, each with cores ÷ ranks threads (at least 1).
 
-    Of several `rounds` the best of every number is kept: other programs can only slow it down.
+    Each number is the median of many calls, and the mean over `rounds`: what a step takes as a rule, not at its best.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, list[Any]] = {}
     for _ in range(rounds):
         for n in ranks:
             table = launch(_on_rank, n, timeout=timeout, threads=max(1, cores // n))[0]
-            found[str(n)] = _better(found[str(n)], table) if str(n) in found else table
-    return found
+            found.setdefault(str(n), []).append(table)
+    return {n: _mean(tables) for n, tables in found.items()}
 
 
-def _better(a: Any, b: Any, key: str = "") -> Any:
-    """Two calibrations of the same things, each number the better of the two: fewer seconds, more bytes per second."""
-    if isinstance(a, dict):
-        return {name: _better(a[name], b[name], key if key == "bytes_per_second" else name) for name in a}
-    if isinstance(a, list):
-        return [_better(x, y, key) for x, y in zip(a, b, strict=True)]
-    return max(a, b) if key == "bytes_per_second" else min(a, b)
+def _mean(tables: list[Any]) -> Any:
+    """Several calibrations of the same things, number by number."""
+    first = tables[0]
+    if isinstance(first, dict):
+        return {name: _mean([table[name] for table in tables]) for name in first}
+    if isinstance(first, list):
+        return [_mean(list(entries)) for entries in zip(*tables, strict=True)]
+    return first if isinstance(first, int) else sum(tables) / len(tables)
 
 
 def _on_rank() -> dict[str, Any]:
@@ -62,15 +64,13 @@ def _on_rank() -> dict[str, Any]:
 
 
 class _Clock:
-    """Seconds of a call when every rank makes it at once: the first quartile of several, the slowest rank's."""
+    """Seconds of a call when every rank makes it at once: the median of several, the slowest rank's."""
 
     def __init__(self, axis: Axis) -> None:
         self.axis = axis
-        self.busy = time.process_time if torch.get_num_threads() == 1 else time.perf_counter     # what other programs take is then not counted
 
-    def seconds(self, call: Callable[[], Any], least: float = 0.03, most: int = 200, waits: bool = False) -> float:
-        """`call` is made until `least` seconds are over (at most `most` times), after two to warm up; `waits`: for other ranks."""
-        now = time.perf_counter if waits else self.busy
+    def seconds(self, call: Callable[[], Any], least: float = 0.03, most: int = 200) -> float:
+        """`call` is made until `least` seconds are over (at most `most` times), after two to warm up."""
         for _ in range(2):
             call()
         began = time.perf_counter()
@@ -78,10 +78,10 @@ class _Clock:
         times = self._agreed(min(most, max(8, int(least / max(1e-7, time.perf_counter() - began)))))
         taken = []
         for _ in range(times):
-            began = now()
+            began = time.perf_counter()
             call()
-            taken.append(now() - began)
-        return self._slowest(sorted(taken)[len(taken) // 4])
+            taken.append(time.perf_counter() - began)
+        return self._slowest(median(taken))
 
     def _agreed(self, times: int) -> int:
         """The same number of calls on every rank, or those that call collectives would wait for ever; also a barrier."""
@@ -194,7 +194,7 @@ def _collectives(axis: Axis, mesh: Mesh, clock: _Clock) -> dict[str, list[list[f
                  "all_gather": lambda w=whole: axis.all_gather(w, purpose="control").wait(),
                  "send": lambda w=whole, x=other, to=right, source=left: axis.exchange(w, to, x, source, purpose="control")}
         for op, call in calls.items():
-            found[op].append([nbytes, clock.seconds(call, waits=True)])
+            found[op].append([nbytes, clock.seconds(call)])
             mesh.ledger.clear()
     return found
 

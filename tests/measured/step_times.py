@@ -3,7 +3,8 @@
 Uses the calibration that `doctor --calibrate` keeps, runs every layout for real and writes step_times.json beside this file.
 Two things are measured. *Busy*: seconds of processor time in which a rank computes, on one thread, against the predicted
 compute and update; other programs do not disturb it. *Wall* (with --wall): the whole step through `train`, against the whole
-prediction; it means something only on a machine that does nothing else, so the load stands in the file.
+prediction; it means something only on a machine that does nothing else, so the file says which share of all cores other
+programs used in the two seconds before ("others_busy"), and the load averages, which still hold the calibration.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import psutil
 
 from lab_utils import Cluster, TrainConfig, train
 from lab_utils.estimate.calibration import cluster_of, load_calibration
@@ -74,7 +77,7 @@ def main(wall: bool = False, path: Path = HERE / "step_times.json") -> dict[str,
     calibration = load_calibration()
     if calibration is None:
         sys.exit("calibrate first: python -m lab_utils doctor --calibrate")
-    before, rows = os.getloadavg(), []
+    others, before, rows = psutil.cpu_percent(interval=2.0) / 100, os.getloadavg(), []
     for flags in LAYOUTS:
         config = TrainConfig.of(**flags, steps=8)
         alone = step_time(config, one_thread(calibration, config))
@@ -86,7 +89,7 @@ def main(wall: bool = False, path: Path = HERE / "step_times.json") -> dict[str,
             row["error"] = row["predicted"] / row["measured"] - 1
         rows.append(row)
         print(", ".join(f"{name} {value:.4f}" if isinstance(value, float) else f"{value}" for name, value in row.items()), flush=True)
-        found = {"machine": calibration["machine"], "load_before": before, "load_after": os.getloadavg(), "rows": rows,
+        found = {"machine": calibration["machine"], "others_busy": others, "load_before": before, "load_after": os.getloadavg(), "rows": rows,
                  "median_error_busy": median(abs(row["error_busy"]) for row in rows)}  # fmt: skip
         if wall:
             found["median_error"] = median(abs(row["error"]) for row in rows)

@@ -13,7 +13,7 @@ from torch import Tensor
 from ....config import TrainConfig
 from ....i18n import t
 from ....model import GPT, IGNORED
-from ..lab06.live import LiveStorages
+from ..live import LiveStorages
 from ..ranks import begin_case, saw
 from .alone import TOLERANCE, flat, off, told
 

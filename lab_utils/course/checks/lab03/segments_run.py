@@ -15,7 +15,7 @@ from torch.utils import checkpoint as torch_checkpoint
 
 from ....i18n import t
 from ....train import recompute
-from ..lab06.live import LiveStorages
+from ..live import LiveStorages
 from ..ranks import BrokenRule, begin_case, saw
 from .alone import off, told
 

@@ -17,8 +17,8 @@ from torch import Tensor
 from ....config import ParallelConfig
 from ....measure.memory import storage_bytes
 from ....parallel.mesh import Mesh
+from ..live import LiveStorages
 from ..ranks import Transfers, begin_case, saw
-from .live import LiveStorages
 from .seen import Sent, WatchedAxis, Weights, see_sent, see_weights
 from .training import STEPS, Block, Case, Model, Right, flat, train_alone
 

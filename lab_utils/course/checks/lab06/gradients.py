@@ -12,10 +12,10 @@ from ....config import ParallelConfig
 from ....i18n import t
 from ....measure.memory import storage_bytes
 from ....parallel.mesh import Mesh
+from ..live import LiveStorages
 from ..ranks import Transfers, begin_case, crash, observe, saw
 from ..verdict import Failure, Measured
 from .gradients_hints import HINTS
-from .live import LiveStorages
 from .optimizers import Optimizers, States, judge_states
 from .seen import CONTROL_BYTES, Sent, WatchedAxis, Weights, judge_sent, judge_weights, judge_wire, same_as_one_process, see_sent, see_weights
 from .training import STEPS, Case, flat, train_alone

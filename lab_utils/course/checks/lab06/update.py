@@ -10,9 +10,9 @@ from typing import Any
 from ....config import ParallelConfig
 from ....i18n import t
 from ....parallel.mesh import Mesh
+from ..live import LiveStorages
 from ..ranks import Transfers, begin_case, crash, observe, saw
 from ..verdict import Failure, Measured
-from .live import LiveStorages
 from .optimizers import PER_ELEMENT, Optimizers, States, judge_states
 from .seen import Sent, WatchedAxis, Weights, judge_sent, judge_weights, judge_wire, same_as_one_process, see_sent, see_weights
 from .training import STEPS, Case, flat, train_alone

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ....i18n import t
-from ..ranks import BrokenRule
+from ...i18n import t
+from .ranks import BrokenRule
 
 RESIZING = {"aten::resize_", "aten::set_"}
 
