@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import runpy
-import sys
 from pathlib import Path
 from random import Random
 
-import cloudpickle
+import planted03
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+from lab_utils.course.checks.lab03.plans_run import frontier
 
-import planted03  # noqa: E402
-
-from lab_utils.course.checks.lab03.plans_run import frontier  # noqa: E402
-
-cloudpickle.register_pickle_by_value(planted03)
 HIDDEN = runpy.run_path(str(Path(__file__).resolve().parents[2] / "solutions/hidden/03_memory.py"))
 VISIBLE = {"accumulate": "accumulate", "Segment": "checkpoint", "plan_checkpoints": "plan_checkpoints"}
 

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import inspect
 import runpy
-import sys
 from pathlib import Path
 
-import cloudpickle
+import planted05
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+from lab_utils.course import check
 
-import planted05  # noqa: E402
-
-from lab_utils.course import check  # noqa: E402
-
-cloudpickle.register_pickle_by_value(planted05)
 HIDDEN = runpy.run_path(str(Path(__file__).resolve().parents[2] / "solutions/hidden/05_data_parallelism.py"))
 
 

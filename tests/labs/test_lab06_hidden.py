@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import runpy
-import sys
 from pathlib import Path
 from random import Random
 
-import cloudpickle
+import planted06
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+from lab_utils.course.checks.lab06 import blocks, gradients, update
 
-import planted06  # noqa: E402
-
-from lab_utils.course.checks.lab06 import blocks, gradients, update  # noqa: E402
-
-cloudpickle.register_pickle_by_value(planted06)
 HIDDEN = runpy.run_path(str(Path(__file__).resolve().parents[2] / "solutions/hidden/06_zero.py"))
 
 
