@@ -293,7 +293,7 @@ def run(args: argparse.Namespace) -> int:
 
 def calibrate(copy: Path | None = None) -> int:
     """Measure this machine in a process of its own (it needs torch), keep the result, and say where."""
-    from .estimate.calibration import calibration_file
+    from .estimate.hardware.calibration import calibration_file
 
     print(t("measuring: leave the machine alone for half a minute", "正在测量：请在半分钟内不要使用这台机器"), flush=True)
     code = "import sys; from lab_utils.measure.calibrate import main; main(sys.argv[1:])"

@@ -11,7 +11,7 @@ from .flags import add_config_flags, config_from, one_sentence, whole_from_1
 from .train import summary
 
 if TYPE_CHECKING:
-    from ..estimate.step import StepTime
+    from ..estimate.time.step import StepTime
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     """Carry out `estimate`."""
     from .. import estimate
     from ..estimate.hardware import cluster, this_machine
-    from ..estimate.step import rates_are_known, step_time
+    from ..estimate.time.step import rates_are_known, step_time
     from . import writable
 
     writable(args.json)
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 def bottleneck(time: StepTime) -> str:
     """What the step is bound by, and what each resource would save if it were free."""
-    from ..estimate.plan_words import resource_words
+    from ..estimate.plan.words import resource_words
 
     saved = sorted(((seconds / time.step, resource_words(resource)) for resource, seconds in time.savings.items()), reverse=True)
     shares = ", ".join(f"{name} {share:.1%}" for share, name in saved if share >= 1e-3)

@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Carry out `plan`."""
     from ..estimate.hardware import cluster
-    from ..estimate.plan_words import layout_words, resource_words
-    from ..estimate.planner import neighbours, plan
+    from ..estimate.plan import neighbours, plan
+    from ..estimate.plan.words import layout_words, resource_words
 
     shape = preset_shape(args.preset) | ({"seq": args.seq} if args.seq else {})
     pins: dict[str, Any] = {name: getattr(args, name) for name in (*_PINS, "recompute", "schedule") if getattr(args, name) is not None}

@@ -10,11 +10,11 @@ from ..layout.parameters import parameter_count
 from ..layout.refusals import refuse_layout
 from ..report import RankReport, Report
 from ..verb import callable_package
-from .hardware import this_machine
-from .memory import memory_of_rank
+from .hardware.table import this_machine
+from .memory.standing import alike
+from .memory.terms import memory_of_rank
 from .ops import step_flops
-from .standing import alike
-from .step import peak_flops_per_second, rates_are_known, step_time
+from .time.step import peak_flops_per_second, rates_are_known, step_time
 from .traffic import traffic_of_dp_ranks
 
 __all__ = ["estimate"]

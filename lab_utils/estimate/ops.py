@@ -1,7 +1,7 @@
 """The ledger of operations: what one rank computes for one micro-batch, op by op, in the order of the forward pass.
 
 Everything else in `estimate/` is derived from it, so that memory, FLOPs, traffic and time cannot disagree. It is not written
-down but drawn up: the model's forward and backward pass run over values without numbers (program.py), and every kernel
+down but drawn up: the model's forward and backward pass run over values without numbers (program/), and every kernel
 enters its work under the op that it belongs to. A matrix product of (m, k) by (k, n) costs 2·m·k·n FLOPs; element-wise work
 is not counted (Narayanan et al. 2021, appendix). Causal attention is counted whole: the masked half is computed and
 thrown away, or skipped, by the kernel's choice. HBM bytes are what unfused eager kernels read and write.
@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..config import TrainConfig
-from .conventions import CONVENTIONS
-from .kernels import INDEX
-from .kernels_attention import Torch
-from .program import Program
-from .program_tensor import Message, ParallelProgram, program_of
-from .rank_shape import held_placements
-from .stage_parts import parts_of_stages
-from .tape import Storage, Value
+from .program.attention import Torch
+from .program.conventions import CONVENTIONS
+from .program.kernels import INDEX
+from .program.model import Program
+from .program.rank_shape import held_placements
+from .program.stage_parts import parts_of_stages
+from .program.tape import Storage, Value
+from .program.tensor import Message, ParallelProgram, program_of
 
 __all__ = ["Message", "Op", "backward_order", "ledger_parts", "op_ledger", "step_flops"]
 

@@ -18,10 +18,10 @@ from ..layout.parameters import parameter_shapes
 from ..layout.placement import placements
 from ..layout.wire import wire_bytes
 from ..report import Traffic
-from .memory import element_bytes, unit_bytes, units_of_part
-from .rank_shape import held_placements, held_units
-from .stage_parts import parts_of_stages
-from .standing import alike
+from .memory.standing import alike
+from .memory.terms import element_bytes, unit_bytes, units_of_part
+from .program.rank_shape import held_placements, held_units
+from .program.stage_parts import parts_of_stages
 
 GRADIENT_BYTES = 4      # gradients are reduced in fp32; under bf16 autocast the parameters, so the gradients, stay fp32
 _NORM_BYTES = 8         # the squared norm travels as one fp64 number

@@ -1,7 +1,7 @@
 """What this machine does per second, measured in small pieces: products, attention, element-wise kernels, messages. No GPT step.
 
 With N ranks at once, as they will run: ranks share memory and cores, so each number is taken for every N. The result is
-what `estimate.calibration` makes a Cluster of.
+what `estimate.hardware.calibration` makes a Cluster of.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..config import ParallelConfig
-from ..estimate.calibration import save_calibration
+from ..estimate.hardware.calibration import save_calibration
 from ..launch import launch
 from ..parallel.comm import Axis
 from ..parallel.mesh import Mesh

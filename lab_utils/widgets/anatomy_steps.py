@@ -1,6 +1,6 @@
 """What a step holds besides model states, as the memory-anatomy tool needs it: saved activations, copies, temporary tensors.
 
-Every number comes from the estimator's simulation of a step (estimate.lifetimes) of three stages of one or two layers. A
+Every number comes from the estimator's simulation of a step (estimate.memory.lifetimes) of three stages of one or two layers. A
 stage saves so much for each layer, and at its ends, of every micro-batch in flight; what recomputation brings back is there
 once. That the parts add up so is held by tests against the simulation of whole models.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from ..estimate.lifetimes import Step
+from ..estimate.memory.lifetimes import Step
 from .anatomy_costs import config_of, stage_config
 
 FEW_TOKENS = 8      # sequences so short that a step's temporary tensors are those of weights and gradients alone (learned positions are weights)

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from ..config import TrainConfig
-from ..estimate.lifetimes import Step
+from ..estimate.memory.lifetimes import Step
 from ..estimate.ops import step_flops
 
 LAYERS = 6

@@ -18,11 +18,11 @@ from math import exp, log
 from typing import NamedTuple
 
 from lab_utils.config import Cluster, ModelConfig, ParallelConfig, TrainConfig, divisors
-from lab_utils.estimate.fitted import Fitted
-from lab_utils.estimate.frameworks import DEEPSPEED_ZERO3, MEGATRON_CORE, MEGATRON_SC21, Framework
 from lab_utils.estimate.hardware import HARDWARE
-from lab_utils.estimate.stages import StageClock
-from lab_utils.estimate.step import step_parts
+from lab_utils.estimate.hardware.fitted import Fitted
+from lab_utils.estimate.time.frameworks import DEEPSPEED_ZERO3, MEGATRON_CORE, MEGATRON_SC21, Framework
+from lab_utils.estimate.time.stages import StageClock
+from lab_utils.estimate.time.step import step_parts
 
 
 class Row(NamedTuple):

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from published import H100, TABLE_1, Row, candidates, framework_of, machine
 
-from lab_utils.estimate.fitted import SC21
-from lab_utils.estimate.footprint import footprint_bytes
-from lab_utils.estimate.plan_words import layout_words
-from lab_utils.estimate.planner import RESERVED_BYTES, Plan, plan
-from lab_utils.estimate.stages import StageClock
-from lab_utils.estimate.step import step_parts
+from lab_utils.estimate.hardware.fitted import SC21
+from lab_utils.estimate.plan.footprint import footprint_bytes
+from lab_utils.estimate.plan.planner import RESERVED_BYTES, Plan, plan
+from lab_utils.estimate.plan.words import layout_words
+from lab_utils.estimate.time.stages import StageClock
+from lab_utils.estimate.time.step import step_parts
 
 
 class Standing(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab_utils import TrainConfig, estimate
-from lab_utils.estimate.allocator import additions, block_bytes, segment_bytes
+from lab_utils.estimate.memory.allocator import additions, block_bytes, segment_bytes
 
 MIB = 2**20
 

@@ -8,8 +8,8 @@ import pytest
 
 from lab_utils.config import ConfigError, TrainConfig
 from lab_utils.estimate import estimate
-from lab_utils.estimate.calibration import calibration_file, cluster_of, load_calibration, saturation, save_calibration
 from lab_utils.estimate.hardware import this_machine
+from lab_utils.estimate.hardware.calibration import calibration_file, cluster_of, load_calibration, saturation, save_calibration
 
 SHAPES = [(64, 64, 64), (1024, 64, 256), (1024, 256, 1024), (2048, 512, 512)]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lab_utils.config import Cluster, ConfigError, TrainConfig
 from lab_utils.estimate import estimate
 from lab_utils.estimate.hardware import HARDWARE, cluster
-from lab_utils.estimate.time import all_reduce_seconds, data_parallel_step
+from lab_utils.estimate.time.data_parallel import all_reduce_seconds, data_parallel_step
 from lab_utils.layout.parameters import parameter_count
 
 machines = st.builds(

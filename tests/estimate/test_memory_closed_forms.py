@@ -11,9 +11,9 @@ import pytest
 from random_runs import of_many_ranks
 
 from lab_utils import TrainConfig, estimate
-from lab_utils.estimate.lifetimes import simulate_step
 from lab_utils.estimate.memory import model_state_bytes
-from lab_utils.estimate.rank_memory import rank_memory
+from lab_utils.estimate.memory.closed_form import rank_memory
+from lab_utils.estimate.memory.lifetimes import simulate_step
 from lab_utils.layout.placement import placements
 
 SEEDS = range(200)

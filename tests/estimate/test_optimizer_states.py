@@ -7,7 +7,7 @@ import torch
 
 from lab_utils import TrainConfig, estimate
 from lab_utils.estimate.memory import model_state_bytes
-from lab_utils.estimate.optimizers import optimizer_state_bytes
+from lab_utils.estimate.memory.optimizers import optimizer_state_bytes
 from lab_utils.layout.parameters import parameter_count, parameter_shapes
 from lab_utils.measure.memory import storage_bytes
 from lab_utils.model import GPT

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab_utils.config import ConfigError
-from lab_utils.estimate.pipeline import bubble_over_ideal, bubble_over_total, bubble_seconds_closed, ideal_seconds, simulate, step_seconds
+from lab_utils.estimate.time.pipeline import bubble_over_ideal, bubble_over_total, bubble_seconds_closed, ideal_seconds, simulate, step_seconds
 from lab_utils.layout.schedule import Action, Plan, make_schedule
 from lab_utils.layout.schedule_check import ScheduleError, in_flight
 

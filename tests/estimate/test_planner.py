@@ -10,12 +10,12 @@ from published_plans import standings
 
 from lab_utils import i18n
 from lab_utils.config import ConfigError, ModelConfig, TrainConfig
-from lab_utils.estimate.footprint import footprint_bytes, state_bytes
 from lab_utils.estimate.hardware import HARDWARE, cluster
-from lab_utils.estimate.lifetimes import simulate_step
 from lab_utils.estimate.memory import model_state_bytes
-from lab_utils.estimate.planner import RESERVED_BYTES, neighbours, plan
-from lab_utils.estimate.step import RESOURCES, step_time
+from lab_utils.estimate.memory.lifetimes import simulate_step
+from lab_utils.estimate.plan.footprint import footprint_bytes, state_bytes
+from lab_utils.estimate.plan.planner import RESERVED_BYTES, neighbours, plan
+from lab_utils.estimate.time.step import RESOURCES, step_time
 from lab_utils.layout.refusals import refuse_layout
 from lab_utils.presets import PRESETS
 

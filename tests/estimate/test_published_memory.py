@@ -8,8 +8,8 @@ import pytest
 
 from lab_utils import TrainConfig
 from lab_utils.config import ModelConfig
-from lab_utils.estimate.megatron import STATE_BYTES, interleaving_factor, layer_activations, layer_matrices
 from lab_utils.estimate.memory import model_state_bytes
+from lab_utils.estimate.program.megatron import STATE_BYTES, interleaving_factor, layer_activations, layer_matrices
 from lab_utils.layout.parameters import parameter_count, parameter_shapes
 
 GIB = 2**30

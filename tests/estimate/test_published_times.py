@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from published import TABLE_1, TABLE_2_ZERO_530B, TABLES, Errors, Row, all_errors, counted_flops, mean, predicted
 
-from lab_utils.estimate.fitted import SC21
+from lab_utils.estimate.hardware.fitted import SC21
 from lab_utils.layout.parameters import parameter_count
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab_utils import TrainConfig, estimate
-from lab_utils.estimate.curve import by_block, step_curve
+from lab_utils.estimate.memory.curve import by_block, step_curve
 
 BASE = TrainConfig.of("tiny", layers=3, global_batch=4, micro_batch=2)
 

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from lab_utils.config import Cluster, ConfigError, ParallelConfig, TrainConfig
 from lab_utils.estimate import estimate
-from lab_utils.estimate.frameworks import MEGATRON_CORE, MEGATRON_SC21, OURS
 from lab_utils.estimate.hardware import cluster
-from lab_utils.estimate.links import Link, axis_link, collective_seconds, interpolate
 from lab_utils.estimate.ops import op_ledger, step_flops
-from lab_utils.estimate.pipeline import simulate
-from lab_utils.estimate.roofline import matmul_rate, op_time
-from lab_utils.estimate.schedule_time import _closed, pipeline_seconds
-from lab_utils.estimate.stages import StageClock, model_flops
-from lab_utils.estimate.step import step_parts, step_time
-from lab_utils.estimate.wires import parameters_of_rank
+from lab_utils.estimate.time.frameworks import MEGATRON_CORE, MEGATRON_SC21, OURS
+from lab_utils.estimate.time.links import Link, axis_link, collective_seconds, interpolate
+from lab_utils.estimate.time.pipeline import simulate
+from lab_utils.estimate.time.roofline import matmul_rate, op_time
+from lab_utils.estimate.time.schedule import _closed, pipeline_seconds
+from lab_utils.estimate.time.stages import StageClock, model_flops
+from lab_utils.estimate.time.step import step_parts, step_time
+from lab_utils.estimate.time.wires import parameters_of_rank
 from lab_utils.layout.parameters import parameter_count
 from lab_utils.layout.placement import placements
 from lab_utils.layout.refusals import refuse_layout

@@ -10,8 +10,8 @@ import pytest
 from lab_utils import doctor
 from lab_utils.config import Cluster, TrainConfig
 from lab_utils.data.loader import Loader
-from lab_utils.estimate.calibration import calibration_file, cluster_of, load_calibration
-from lab_utils.estimate.step import step_time
+from lab_utils.estimate.hardware.calibration import calibration_file, cluster_of, load_calibration
+from lab_utils.estimate.time.step import step_time
 from lab_utils.launch import launch
 from lab_utils.measure.calibrate import MESSAGES, PRODUCTS, main
 from lab_utils.parallel.mesh import Mesh

@@ -21,8 +21,8 @@ from typing import Any
 import psutil
 
 from lab_utils import Cluster, TrainConfig, train
-from lab_utils.estimate.calibration import cluster_of, load_calibration
-from lab_utils.estimate.step import step_time
+from lab_utils.estimate.hardware.calibration import cluster_of, load_calibration
+from lab_utils.estimate.time.step import step_time
 from lab_utils.launch import launch
 
 HERE = Path(__file__).parent

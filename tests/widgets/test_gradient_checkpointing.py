@@ -8,7 +8,7 @@ from itertools import combinations
 import pytest
 
 from lab_utils import estimate, train
-from lab_utils.estimate.program import Program
+from lab_utils.estimate.program.model import Program
 from lab_utils.widgets import Explorer, checkpoint_costs, checkpoint_measured, checkpoint_tradeoff, checkpoint_walk, gradient_checkpointing
 from lab_utils.widgets.checkpoint_costs import ATTENTION, LAYERS, PRESETS, config, curve, extra_work, flops, policies
 from lab_utils.widgets.checkpoint_walk import MOMENTS, Moment, columns_of, peak_moment, policy_of

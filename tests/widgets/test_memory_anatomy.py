@@ -13,7 +13,7 @@ from lab_utils import ConfigError, estimate, train
 from lab_utils.estimate import hardware, optimizers
 from lab_utils.estimate import memory as estimate_memory
 from lab_utils.estimate.memory import memory_of_rank
-from lab_utils.estimate.program import Program
+from lab_utils.estimate.program.model import Program
 from lab_utils.layout.refusals_layout import refuse_layout
 from lab_utils.widgets import Explorer, anatomy_costs, anatomy_measured, anatomy_steps, memory_anatomy
 from lab_utils.widgets.controls import start_state

@@ -1,0 +1,120 @@
+"""A step with long runs of equal blocks cut down to four, the rest counted and not played.
+
+Each block of a run holds as much more as the one before it, so whatever is highest in the run is at one of its ends, and
+what those in between leave behind is so many times what one of them leaves. Forward, that is noted on the second block,
+backward on the third: both have a block of their kind before and after them. Nothing is known of what a block holds but what
+was counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ...config import TrainConfig
+from ..program.tape import Value
+from .lifetimes import Step
+
+SHOWN = 4       # blocks that stand for a longer run
+
+
+class _Mark(NamedTuple):
+    """What was alive at a moment."""
+
+    terms: dict[str, int]
+    saved: int
+    copies: int
+
+
+def cut_down(parts: Sequence[str], recomputed: set[int]) -> tuple[list[str], dict[str, int]]:
+    """A stage's parts without the blocks that are not played, and how many are left out after which part."""
+    shown: list[str] = []
+    left_out: dict[str, int] = {}
+    for run in runs_of(parts, recomputed):
+        if len(run) <= SHOWN:
+            shown += run
+        else:
+            shown += [*run[:2], *run[-2:]]
+            left_out[run[1]] = len(run) - SHOWN
+    return shown, left_out
+
+
+def runs_of(parts: Sequence[str], recomputed: set[int]) -> list[list[str]]:
+    """A stage's parts, neighbours that are alike together."""
+    runs: list[list[str]] = []
+    kinds: list[object] = []
+    for part in parts:
+        kind = int(part.split(".")[1]) in recomputed if part.startswith("blocks.") else part
+        if kinds and kinds[-1] == kind:
+            runs[-1].append(part)
+        else:
+            kinds.append(kind)
+            runs.append([part])
+    return runs
+
+
+class ShortStep(Step):
+    """`Step`, with the blocks in between counted. What exists before the step, and the update, are only those of the blocks shown."""
+
+    def __init__(self, config: TrainConfig, pp_rank: int, tp_rank: int, optimizer_bytes: int, convention: str, *, parts: Mapping[int, list[str]],
+                 owed: bool = False, alone: str | None = None) -> None:
+        again = set(config.recomputed_layers())
+        shown = {stage: cut_down(names, again) for stage, names in parts.items()}
+        self.left_out = {part: count for _, counts in shown.values() for part, count in counts.items()}
+        super().__init__(config, pp_rank, tp_rank, optimizer_bytes, convention, parts={s: names for s, (names, _) in shown.items()}, owed=owed, alone=alone)
+        order = [part for names in self.parts.values() for part in names]
+        self.closing = {order[order.index(part) + 1]: part for part in self.left_out}      # the third of those shown: the second
+        self.marks: dict[str, _Mark] = {}
+        self.counted_temporary = 0
+        self.runs = {stage: self._counting(run) for stage, run in self.runs.items()}
+        if getattr(self.program, "owed", None) is not None:
+            self.program.owed.next_is = self._next_is
+
+    def _now(self) -> _Mark:
+        return _Mark(dict(self.torch.terms), self.torch.saved, self.torch.copies)
+
+    def _more(self, times: int, since: _Mark) -> int:
+        """Count `times` what has been added since then once more; returns the temporary bytes among it."""
+        torch = self.torch
+        added = {term: times * (nbytes - since.terms[term]) for term, nbytes in torch.terms.items()}
+        saved, copies = times * (torch.saved - since.saved), times * (torch.copies - since.copies)
+        torch.shift(added, saved, copies)
+        return added["temporary"]
+
+    def _counting(self, run):  # noqa: ANN001, ANN202 - as Step.runs' values
+        def counted(part: str, x: Value | None, micro: int) -> Value:
+            if part in self.left_out:
+                self.marks[part] = self._now()
+            elif part in self.closing:      # the second is over, and its input gone if nobody saved it
+                second = self.closing[part]
+                self.counted_temporary += self._more(self.left_out[second], self.marks.pop(second))
+            y = run(part, x, micro)
+            return self._marker(part, y) if part in self.left_out or part in self.closing else y
+
+        return counted
+
+    def _marker(self, part: str, y: Value) -> Value:
+        z = y.detach()
+
+        def backward(saved: list[Value], gradients: list[Value]) -> list[Value]:
+            if part in self.closing:
+                self.marks[self.closing[part]] = self._now()
+            else:
+                self._more(self.left_out[part], self.marks.pop(part))
+            return [gradients[0]]
+
+        self.torch.record(z, (y,), (), backward)
+        return z
+
+    def _next_is(self, weight: str) -> None:
+        part = ".".join(weight.split(".")[:2])
+        if part in self.closing and self.closing[part] not in self.marks:
+            self.marks[self.closing[part]] = self._now()
+        elif part in self.marks:
+            self._more(self.left_out[part], self.marks.pop(part))
+
+    def _through(self, stage: int, x: Value | None, micro: int) -> Value:
+        y = super()._through(stage, x, micro)
+        self.torch.shift({"temporary": -self.counted_temporary}, 0, 0)      # casts that only the autocast context kept
+        self.counted_temporary = 0
+        return y

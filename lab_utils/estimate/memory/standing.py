@@ -1,0 +1,80 @@
+"""What a rank holds all through a step, from the parts of the model that it runs; blocks are counted, not listed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ...config import ModelConfig, ParallelConfig, TrainConfig
+from ...layout.placement import Placement
+from ..program.rank_shape import held_placements, held_units
+from .sync import in_buckets
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Bytes that a rank holds all through a step, and those of the step before's gradients that die at its start (`dying`).
+    The rest is in elements: what the optimizer owns, what sequence parallelism and pipeline stages add up at the end."""
+
+    parameters: int
+    kept_gradients: int
+    dying: int
+    arriving: int       # what all-gathers of the step before still hold
+    owned: int
+    partial: int
+    shared: tuple[int, ...]
+
+
+def standing(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int) -> Standing:
+    """What the rank that runs `parts` holds all along."""
+    p, width = config.parallel, 2 if config.precision == "bf16-pure" else 4
+    ends, blocks = _parts_in_all(parts)
+    if p.zero:
+        units = [(unit, blocks if unit.name.startswith("blocks.") else 1) for unit in held_units(config, [*ends, *["blocks.0"] * bool(blocks)], tp_rank)]
+        here = held_placements(config, [*ends, *["blocks.0"] * bool(blocks)], tp_rank)
+        whole, owned = sum(u.numel * n for u, n in units), sum(u.numel // p.dp * n for u, n in units)
+        arriving = sum(u.numel // p.dp * n * (2 if u.low_precision else width) for u, n in units) if p.zero == 3 and p.dp > 1 else 0
+        partial = sum(numel * n for u, n in units for name, _, numel, _ in u.pieces(p.dp, 0) if here[name].partial)
+        shared = tuple(u.numel // p.dp for u, _ in units if any(here[part.name].shared_over_pp for part in u.parts))
+        return Standing(width * (owned if p.zero == 3 else whole), width * whole if p.zero == 1 else 0, width * owned if p.zero > 1 else 0, arriving,
+                        owned, partial, shared)
+    places = _places(config, parts, tp_rank)
+    total = sum(place.numel for place in places.values())
+    together = in_buckets(config, {name: place.numel for name, place in places.items()})
+    kept = sum(places[name].numel for name in together)
+    return Standing(width * total, width * kept, width * (total - kept), 0, total, sum(place.numel for place in places.values() if place.partial),
+                    tuple(place.numel for place in places.values() if place.shared_over_pp))
+
+
+def _parts_in_all(parts: Mapping[int, list[str]]) -> tuple[list[str], int]:
+    """The ends among `parts`, and how many blocks."""
+    names = [part for stage in parts.values() for part in stage]
+    return [part for part in names if not part.startswith("blocks.")], sum(part.startswith("blocks.") for part in names)
+
+
+def _places(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int) -> dict[str, Placement]:
+    return held_placements(config, [part for stage in parts.values() for part in stage], tp_rank)
+
+
+def alone_in_its_bucket(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int) -> str | None:
+    """The small gradient that is the only one in the last bucket, if there is such a one."""
+    p, width = config.parallel, 2 if config.precision == "bf16-pure" else 4
+    if p.dp == 1 or p.zero or p.gradient_sync != "bucketed":
+        return None
+    numels = {name: place.numel for name, place in _places(config, parts, tp_rank).items()}
+    small = {name for name, numel in numels.items() if numel * width < p.bucket_bytes}
+    return next(iter(small - in_buckets(config, numels)), None)
+
+
+def alike(config: TrainConfig, tp_rank: int) -> int:
+    """The first tp rank whose parts of all weights are as large."""
+    p = config.parallel
+    return _alike(config.model, p.tp, p.sequence_parallel)[tp_rank]
+
+
+@lru_cache(maxsize=512)
+def _alike(model: ModelConfig, tp: int, sequence_parallel: bool) -> list[int]:
+    config = TrainConfig(model=model, parallel=ParallelConfig(tp=tp, sequence_parallel=sequence_parallel), global_batch=1)
+    shapes = [[place.numel for place in held_placements(config, ("embed", "blocks.0", "predict"), rank).values()] for rank in range(tp)]
+    return [shapes.index(shape) for shape in shapes]

@@ -1,0 +1,189 @@
+"""The model's forward pass over values without numbers: model.py line by line, so that what lives here lives as long there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+
+from ...config import TrainConfig
+from ...layout.placement import Placement
+from .attention import Heads, Torch
+from .kernels import INDEX
+from .tape import Leaf, Storage, Value
+
+
+class Program:
+    """One rank's part of the model, the parameters `here`. `leaves`: these by name, in the order of the forward pass.
+
+    Every function takes and gives what its namesake in model.py does; `project`, `leave` and `loss` are attributes so that
+    tensor parallelism may put its own in their place.
+    """
+
+    def __init__(self, torch: Torch, config: TrainConfig, here: Mapping[str, Placement]) -> None:
+        self.torch, self.config, self.model = torch, config, config.model
+        width = 2 if config.precision == "bf16-pure" else 4
+        self.leaves: dict[str, Leaf] = {}
+        for name, place in here.items():
+            shape = place.local_shape
+            self.leaves[name] = Leaf(Value(Storage(torch, prod(shape) * width, "parameters"), prod(shape), width), shape, name, "gradients")
+        self.inside = {"bf16": 2, "fp16": 2}.get(config.precision, 0)
+        self.recomputed = set(config.recomputed_layers())
+
+    def _value(self, name: str) -> Value | None:
+        leaf = self.leaves.get(name)
+        return None if leaf is None else leaf.value
+
+    # -- the model -------------------------------------------------------------------------------------------------
+
+    def embed(self, tokens: Value) -> Value:
+        """What the first block reads."""
+        torch, h = self.torch, self.model.hidden
+        self._enter("token_embedding")
+        x = torch.embedding(self._value("token_embedding.weight"), tokens, tokens.numel, h)
+        if self.model.positions == "learned":
+            self._enter("position_embedding")
+            x = torch.add(x, torch.embedding(self._value("position_embedding.weight"), torch.new(self.model.seq, INDEX), tokens.numel, h))
+        return x
+
+    def block(self, layer: int, x: Value) -> Value:
+        """x + attention(norm(x)), then the same with the MLP."""
+        name = f"blocks.{layer}"
+        self._enter(f"{name}.attention_norm")
+        y = self._then_add(x, self.attention(name, self.norm(f"{name}.attention_norm", x)), f"{name}.attention.residual")
+        self._enter(f"{name}.mlp_norm")
+        return self._then_add(y, self.mlp(name, self.norm(f"{name}.mlp_norm", y)), f"{name}.mlp.residual")
+
+    def _enter(self, scope: str) -> None:
+        self.torch.scope = scope
+        if self.torch.watcher is not None:
+            self.torch.watcher(scope)
+
+    def _then_add(self, x: Value, y: Value, scope: str) -> Value:
+        self._enter(scope)
+        return self.torch.add(x, y)
+
+    def norm(self, name: str, x: Value) -> Value:
+        """The configured normalisation."""
+        self._enter(name)
+        weight = self._value(f"{name}.weight")
+        if self.model.norm == "rmsnorm":
+            return self.torch.rms_norm(x, weight)
+        return self.torch.layer_norm(x, weight, self._value(f"{name}.bias"))
+
+    def attention(self, name: str, x: Value) -> Value:
+        """Attention.forward, with the rank's heads."""
+        model, name = self.model, f"{name}.attention"
+        projected = self.project(x, f"{name}.query", f"{name}.key", f"{name}.value")
+        d = model.head_dim
+        tokens = projected[0].numel // self._out(f"{name}.query")
+        b, s = tokens // model.seq, model.seq
+        heads, groups = Heads(b, self._out(f"{name}.query") // d, s, d), Heads(b, self._out(f"{name}.key") // d, s, d)
+        q, k, v = (self.torch.split_heads(y, like) for y, like in zip(projected, (heads, groups, groups), strict=True))
+        if model.positions == "rope":
+            self._enter(f"{name}.rotate")
+            q, k = self.torch.rotate(q, heads), self.torch.rotate(k, groups)
+        self._enter(f"{name}.core")
+        joined = self.torch.join_heads(self.core(name, q, k, v, heads, groups), heads)
+        return self.leave(f"{name}.output", joined)
+
+    def core(self, name: str, q: Value, k: Value, v: Value, heads: Heads, groups: Heads) -> Value:
+        """AttentionCore.forward, recomputed if the policy is selective. `heads`, `groups`: sizes of q, of k and v."""
+        if self.config.recompute == "selective":
+            return self.checkpoint(lambda q, k, v: self._core(q, k, v, heads, groups), q, k, v, like=(heads, groups, groups))
+        return self._core(q, k, v, heads, groups)
+
+    def _core(self, q: Value, k: Value, v: Value, heads: Heads, groups: Heads) -> Value:
+        torch = self.torch
+        if self.model.attention == "sdpa":
+            return torch.fused_attention(q, k, v, heads, groups)
+        times = heads.a // groups.a
+        if times > 1:
+            k, v = (torch.repeat(x, groups, times) for x in (k, v))
+        scores = torch.scores(q, k, heads)
+        future = torch.new(heads.s * heads.s, 1)
+        future = torch.new(heads.s * heads.s, 1, future.nbytes)
+        return torch.mix(torch.softmax(torch.masked(scores, future)), v, heads)
+
+    def mlp(self, name: str, x: Value) -> Value:
+        """MLP.forward."""
+        name = f"{name}.mlp"
+        if self.model.activation == "swiglu":
+            gate, up = self.project(x, f"{name}.gate", f"{name}.up")
+            self._enter(f"{name}.activation")
+            return self.leave(f"{name}.down", self.torch.multiply(self.torch.activation(gate), up))
+        (up,) = self.project(x, f"{name}.up")
+        self._enter(f"{name}.activation")
+        return self.leave(f"{name}.down", self.torch.activation(up))
+
+    def predict(self, x: Value, targets: Value) -> Value:
+        """The loss of the last block's output."""
+        logits = self.project_out(self.norm("final_norm", x))
+        self._enter("loss")
+        return self.loss(logits, targets)
+
+    # -- what a layout may replace ---------------------------------------------------------------------------------
+
+    def _out(self, name: str) -> int:
+        return self.leaves[f"{name}.weight"].shape[0]
+
+    def _linear(self, name: str, x: Value, weight: str | None = None) -> Value:
+        self._enter(name)
+        out, inner = self.leaves[weight or f"{name}.weight"].shape
+        return self.torch.linear(x, self._value(weight or f"{name}.weight"), self._value(f"{name}.bias"), out, inner)
+
+    def project(self, x: Value, *names: str) -> tuple[Value, ...]:
+        """Every named layer's output for the same input."""
+        return tuple(self._linear(name, x) for name in names)
+
+    def leave(self, name: str, x: Value) -> Value:
+        """The layer that gives the residual stream its summand."""
+        return self._linear(name, x)
+
+    def project_out(self, x: Value) -> Value:
+        """The logits."""
+        return self._linear("head", x, "token_embedding.weight" if self.model.tied else None)
+
+    def loss(self, logits: Value, targets: Value) -> Value:
+        """The loss sum."""
+        loss = self.torch.cross_entropy(logits, targets)
+        self.count(targets)
+        return loss
+
+    def count(self, targets: Value) -> Value:
+        """How many targets count."""
+        counted = self.torch.new(targets.numel, 1, targets.nbytes)
+        return self.torch.new(1, INDEX, counted.nbytes)
+
+    # -- recomputation ---------------------------------------------------------------------------------------------
+
+    def run_block(self, layer: int, x: Value) -> Value:
+        """The block, saved or recomputed as the configuration says."""
+        if layer in self.recomputed:
+            return self.checkpoint(lambda x: self.block(layer, x), x)
+        return self.block(layer, x)
+
+    def checkpoint(self, function: Callable[..., Value], *inputs: Value, like: tuple[Heads, ...] = ()) -> Value:
+        """As train.recompute's: the inputs are saved, and the backward pass runs `function` again."""
+        torch = self.torch
+        if not torch.recording:
+            return function(*inputs)
+        with torch.unrecorded(), torch.casting(torch.autocast, caching=False):
+            y = function(*inputs)
+        autocast, layouts = torch.autocast, [x.layout for x in inputs]
+
+        def backward(saved: list[Value], gradients: list[Value]) -> tuple[Value, ...]:
+            again = [Leaf(x.detach()) for x in saved]
+            for leaf, layout, heads in zip(again, layouts, like, strict=False):
+                leaf.value.layout = layout
+                leaf.relayout = lambda g, layout=layout, heads=heads: not heads.alike(g.layout, layout)
+            torch.phase, torch.recording = "recompute", True
+            with torch.casting(autocast):
+                result = function(*(leaf.value for leaf in again))
+            torch.phase, torch.recording = "backward", False
+            root = result.node, result.slot, gradients[0]
+            del result
+            torch.go_back([root])
+            return tuple(leaf.take() for leaf in again)
+
+        torch.record(y, inputs, inputs, backward)
+        return y
