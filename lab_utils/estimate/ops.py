@@ -9,20 +9,18 @@ thrown away, or skipped, by the kernel's choice. HBM bytes are what unfused eage
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ..config import TrainConfig
-from .program.attention import Torch
-from .program.conventions import CONVENTIONS
-from .program.kernels import INDEX
-from .program.model import Program
-from .program.rank_shape import held_placements
+from ..config import ModelConfig, TrainConfig
+from .program.kinds import Kind, kind_of, numbers_of
+from .program.ledger import PARTS, Entry, ledger_of
+from .program.size import Shape
 from .program.stage_parts import parts_of_stages
-from .program.tape import Storage, Value
-from .program.tensor import Message, ParallelProgram, program_of
+from .program.tensor import Message
 
-__all__ = ["Message", "Op", "backward_order", "ledger_parts", "op_ledger", "step_flops"]
+__all__ = ["Message", "Op", "backward_order", "block_ledger", "ledger_parts", "op_ledger", "step_flops"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,9 @@ class Op:
 
     `kind`: "matmul", "attention", "elementwise" or "lookup". `backward_flops` are the model's: gradients of inputs and of
     weights; `recomputed_flops` is what the backward pass does again beyond that (a recomputed forward pass, the product that
-    fused attention computes twice). `…_hbm_bytes`: read and written in memory. `shape`: (m, k, n) of a forward product on this
+    fused attention computes twice). `…_hbm_bytes`: read and written in memory. `saved_bytes`: what its forward pass keeps for
+    the backward pass that nothing before it kept, autocast's copies of weights apart (`saved_copy_bytes`). `…_temporary_bytes`:
+    what a pass needs for a moment, beyond what is alive before or after it. `shape`: (m, k, n) of a forward product on this
     rank. `parameters`: those whose gradient is complete after its backward.
     """
 
@@ -43,6 +43,10 @@ class Op:
     forward_hbm_bytes: int = 0
     backward_hbm_bytes: int = 0
     recomputed_hbm_bytes: int = 0
+    saved_bytes: int = 0
+    saved_copy_bytes: int = 0
+    forward_temporary_bytes: int = 0
+    backward_temporary_bytes: int = 0
     shape: tuple[int, int, int] | None = None
     traffic: tuple[Message, ...] = ()
     parameters: tuple[str, ...] = ()
@@ -55,25 +59,18 @@ def op_ledger(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, conventio
 
 def ledger_parts(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, convention: str = "cpu") -> list[tuple[str, tuple[Op, ...]]]:
     """The same by part of the model, "embed", "blocks.3" …, "predict"; equal blocks are drawn up once."""
-    again, found = set(config.recomputed_layers()), []
+    p, again, found = config.parallel, set(config.recomputed_layers()), []
     for parts in parts_of_stages(config, pp_rank).values():
         for part in parts:
             in_full = part.startswith("blocks.") and int(part.split(".")[1]) in again
-            recompute = "full" if in_full else "selective" if config.recompute == "selective" else "none"
-            found.append((part, _renamed(part, _drawn_up(_one_block(config, recompute), tp_rank, convention))))
+            policy = "full" if in_full else "selective" if config.recompute == "selective" else "none"
+            ops = block_ledger(config.model, config.micro_batch, config.precision, p.tp, p.sequence_parallel, policy, convention, tp_rank)
+            found.append((part, _renamed(part, ops)))
     return found
 
 
-def _one_block(config: TrainConfig, recompute: str) -> TrainConfig:
-    p = config.parallel
-    return replace(
-        config, model=replace(config.model, layers=1), recompute=recompute, global_batch=config.micro_batch, steps=1, seed=0, corpus=None,
-        parallel=replace(p, dp=1, pp=1, zero=0, offload=False, schedule="1f1b", virtual_stages=1, gradient_sync="bucketed", bucket_mib=4.0),
-    )  # fmt: skip
-
-
-def _renamed(part: str, ops: dict[str, tuple[Op, ...]]) -> tuple[Op, ...]:
-    if part in ("embed", "predict", "blocks.0"):
+def _renamed(part: str, ops: Mapping[str, tuple[Op, ...]]) -> tuple[Op, ...]:
+    if part in PARTS:
         return ops[part]
 
     def name(old: str) -> str:
@@ -82,41 +79,35 @@ def _renamed(part: str, ops: dict[str, tuple[Op, ...]]) -> tuple[Op, ...]:
     return tuple(replace(op, name=name(op.name), parameters=tuple(name(p) for p in op.parameters)) for op in ops["blocks.0"])
 
 
+def block_ledger(model: ModelConfig, micro_batch: int, precision: str, tp: int = 1, sequence_parallel: bool = False, policy: str = "none",
+                 convention: str = "cpu", tp_rank: int = 0) -> Mapping[str, tuple[Op, ...]]:  # fmt: skip
+    """The ops of the model's ends, "embed" and "predict", and of one block, "blocks.0", recomputed as `policy` says ("none",
+    "selective" or "full")."""
+    numbers = numbers_of(model, micro_batch, tp, tp_rank)
+    kind = kind_of(model, precision, numbers, sequence_parallel=sequence_parallel, layers=1, recomputed=(0,) if policy == "full" else (),
+                   selective=policy == "selective")
+    return _with_numbers(kind, tuple(numbers.items()), convention)
+
+
 @lru_cache(maxsize=512)      # tools and the planner price thousands of layouts of a few models
-def _drawn_up(config: TrainConfig, tp_rank: int, convention: str) -> dict[str, tuple[Op, ...]]:
-    """The ops of a model of one block, by part."""
-    torch = Torch(CONVENTIONS[convention])
-    program = program_of(torch, config, held_placements(config, ("embed", "blocks.0", "predict"), tp_rank))
-    tokens = config.micro_batch * config.model.seq
-    with torch.casting(program.inside):
-        x = program.embed(Value(Storage(torch, tokens * INDEX), tokens, INDEX))
-        x = program.run_block(0, x)
-        loss = program.predict(x, Value(Storage(torch, tokens * INDEX), tokens, INDEX))
-    torch.go_back([(loss.node, loss.slot, torch.new(1, 4))])
-    scopes = [scope for scope, phase in torch.rows if phase == "forward" and scope]
-    parts: dict[str, list[Op]] = {"embed": [], "blocks.0": [], "predict": []}
-    for scope in scopes:
-        part = "embed" if scope.endswith("_embedding") else "blocks.0" if scope.startswith("blocks.") else "predict"
-        parts[part].append(_op(scope, torch, program, tokens))
+def _with_numbers(kind: Kind, numbers: tuple[tuple[str, int], ...], convention: str) -> Mapping[str, tuple[Op, ...]]:
+    shape = Shape(dict(numbers))
+    parts: dict[str, list[Op]] = {part: [] for part in PARTS}
+    for entry in ledger_of(kind, convention):
+        parts[entry.part].append(_op(entry, shape))
     return {part: tuple(ops) for part, ops in parts.items()}
 
 
-_PRODUCTS = ("query", "key", "value", "output", "gate", "up", "down", "head")
-
-
-def _op(scope: str, torch: Torch, program: Program, tokens: int) -> Op:
-    model, last = program.model, scope.split(".")[-1]
-    kind = "matmul" if last in _PRODUCTS else "attention" if last == "core" else "lookup" if last.endswith("_embedding") else "elementwise"
-    rows = {phase: torch.rows.get((scope, phase), (0, 0)) for phase in ("forward", "backward", "recompute")}
-    forward, backward, again = (rows[phase][0] for phase in ("forward", "backward", "recompute"))
-    names = tuple(name for name in (f"{scope}.weight", f"{scope}.bias") if name in program.leaves and not (model.tied and last == "token_embedding"))
-    shape = None
-    if kind == "matmul":
-        out, inner = program.leaves["token_embedding.weight" if last == "head" and model.tied else f"{scope}.weight"].shape
-        shape = tokens, inner, out
-    messages = tuple(m for at, m in program.messages if at == scope) if isinstance(program, ParallelProgram) else ()
-    return Op(scope, kind, forward, min(backward, 2 * forward), max(0, backward - 2 * forward) + again,
-              rows["forward"][1], rows["backward"][1], rows["recompute"][1], shape, messages, names)
+def _op(entry: Entry, shape: Shape) -> Op:
+    (forward, read), (backward, read_back), (again, read_again) = ((shape(flops), shape(nbytes)) for flops, nbytes in entry.work.values())
+    passes = {phase: [visit for visit in entry.visits if (visit.phase == "forward") == (phase == "forward")] for phase in ("forward", "backward")}
+    needed = {phase: max((visit.temporary(shape) for visit in visits), default=0) for phase, visits in passes.items()}
+    return Op(
+        entry.name, entry.kind, forward, min(backward, 2 * forward), max(0, backward - 2 * forward) + again, read, read_back, read_again,
+        sum(shape(visit.saved) for visit in passes["forward"]), sum(shape(visit.copies) for visit in passes["forward"]),
+        needed["forward"], needed["backward"], entry.product and tuple(map(shape, entry.product)),
+        tuple(message._replace(bytes=shape(message.bytes)) for message in entry.messages), entry.parameters,
+    )  # fmt: skip
 
 
 def backward_order(ops: list[Op], tied: bool) -> list[tuple[Op, tuple[str, ...]]]:
@@ -132,13 +123,12 @@ def backward_order(ops: list[Op], tied: bool) -> list[tuple[Op, tuple[str, ...]]
 
 def step_flops(config: TrainConfig) -> dict[str, int | str]:
     """FLOPs of one optimizer step of the whole job: `model` without and `hardware` with recomputation."""
-    alone = replace(config, parallel=replace(config.parallel, pp=1, tp=1, schedule="1f1b", virtual_stages=1, sequence_parallel=False))
     again, selective = len(config.recomputed_layers()), config.recompute == "selective"
     model = extra = 0
-    for recompute, layers in (("selective" if selective else "none", config.model.layers - again), ("full", again)):
-        if layers or recompute != "full":
-            for part, ops in _drawn_up(_one_block(alone, recompute), 0, "cpu").items():
-                count = layers if part == "blocks.0" else recompute != "full"
+    for policy, layers in (("selective" if selective else "none", config.model.layers - again), ("full", again)):
+        if layers or policy != "full":
+            for part, ops in block_ledger(config.model, config.micro_batch, config.precision, policy=policy).items():
+                count = layers if part == "blocks.0" else policy != "full"
                 model += count * sum(op.forward_flops + op.backward_flops for op in ops)
                 extra += count * sum(op.recomputed_flops for op in ops)
     times = config.micro_batches * config.parallel.dp

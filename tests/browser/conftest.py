@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from every_tool import LANGS, TOURS
 from harness import FLAGS, Lab, Open, Watched, find_chromium, jupyterlab, watched_page
 from playwright.sync_api import Browser, sync_playwright
 
@@ -18,6 +19,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker("browser")
+
+
+@pytest.fixture(scope="session")
+def tools() -> dict[tuple[str, str], Explorer]:
+    """Every tool in both languages, by (name, language); a table is made when it is first asked for."""
+    return {(name, lang): tour.make(lang) for name, tour in TOURS.items() for lang in LANGS}
 
 
 @pytest.fixture(scope="module")

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import cloudpickle
+import planted
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+from lab_utils.course.hints import forget_attempts
 
-import planted03  # noqa: E402
-import planted05  # noqa: E402
-import planted06  # noqa: E402
-
-from lab_utils.course.hints import forget_attempts  # noqa: E402
-
-for planted in (planted03, planted05, planted06):
-    cloudpickle.register_pickle_by_value(planted)
+cloudpickle.register_pickle_by_value(planted)
 
 
 @pytest.fixture(autouse=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import planted03
 import pytest
 import torch
+from planted import NAMED, WRONG
 
 from lab_utils import i18n
 from lab_utils.course import check
@@ -14,14 +14,14 @@ from lab_utils.course.checks.lab03.plans_run import carry_out, costs, every_plan
 
 
 @pytest.mark.parametrize(("name", "answer"), [
-    ("accumulate", planted03.means_of_means), ("accumulate", planted03.indexes_past_the_end), ("checkpoint", planted03.NoReplay),
-    ("checkpoint", planted03.TorchsOwn), ("checkpoint", planted03.ReturnsNothing), ("plan_checkpoints", planted03.one_segment),
-    ("plan_checkpoints", planted03.overlapping), ("accumulate", planted03.accumulate), ("checkpoint", planted03.Segment),
-    ("plan_checkpoints", planted03.plan_by_trying_all),
+    ("accumulate", "means_of_means"), ("accumulate", "indexes_past_the_end"), ("checkpoint", "NoReplay"),
+    ("checkpoint", "TorchsOwn"), ("checkpoint", "ReturnsNothing"), ("plan_checkpoints", "one_segment"),
+    ("plan_checkpoints", "overlapping"), ("accumulate", "accumulate"), ("checkpoint", "Segment"),
+    ("plan_checkpoints", "plan_by_trying_all"),
 ])  # fmt: skip
 def test_verdicts_are_in_chinese_too(name, answer, monkeypatch):
     monkeypatch.setattr(i18n, "_chosen", "zh")
-    result = getattr(check, name)(answer)
+    result = getattr(check, name)(NAMED[answer])
     for words in (*result.failure[1:], result.hint.text) if result.failure else (result.measured.table[0][1], *result.measured.lines):
         assert any("\u4e00" <= c <= "\u9fff" for c in words), words
     assert not list(typography(repr(result)))
@@ -37,7 +37,7 @@ def test_every_way_to_end_has_its_hints_in_both_languages(exercise):
 
 def test_every_hint_has_a_planted_answer():
     for name, exercise in {"accumulate": accumulation, "checkpoint": segments, "plan_checkpoints": plans}.items():
-        planted = {criterion for _, criterion in planted03.WRONG[name]}
+        planted = {criterion for _, criterion in WRONG[name]}
         assert set(exercise.HINTS) - planted <= {"hung", "gradient"}, name
 
 

@@ -6,8 +6,8 @@ import runpy
 from pathlib import Path
 from random import Random
 
-import planted03
 import pytest
+from planted import NAMED, RIGHT
 
 from lab_utils.course.checks.lab03.plans_run import frontier
 
@@ -17,31 +17,31 @@ VISIBLE = {"accumulate": "accumulate", "Segment": "checkpoint", "plan_checkpoint
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_right_answers_pass_on_every_seed(seed):
-    answers = {name: planted03.RIGHT[visible][seed] for name, visible in VISIBLE.items()}
+    answers = {name: RIGHT[visible][seed] for name, visible in VISIBLE.items()}
     results = HIDDEN["run"](answers, seed)
     assert list(results) == list(answers)
     assert all(result.passed for result in results.values()), results
 
 
 def test_wrong_answers_fail_and_missing_ones_are_none():
-    results = HIDDEN["run"]({"accumulate": planted03.means_of_means, "Segment": planted03.ForgetsTheParameters}, seed=4)
+    results = HIDDEN["run"]({"accumulate": NAMED["means_of_means"], "Segment": NAMED["ForgetsTheParameters"]}, seed=4)
     assert results["accumulate"].criterion == "gradient.mean-of-means"
     assert results["Segment"].criterion == "gradient.parameters"
     assert results["plan_checkpoints"] is None
 
 
 @pytest.mark.parametrize(("name", "answer", "criterion"), [
-    ("accumulate", planted03.steps_only_when_full, "steps.last-group"), ("accumulate", planted03.weighted_but_divides_by_zero, "empty"),
-    ("accumulate", planted03.one_backward_for_the_group, "memory"), ("accumulate", planted03.divides_a_partial_group_by_the_full_one, "any-group"),
-    ("Segment", planted03.NoReplay, "rng.second-run"), ("Segment", planted03.LeavesItRewound, "rng.left"), ("Segment", planted03.NoCheckpoint, "saved"),
-    ("Segment", planted03.NeedsAnInputGradient, "input-without-gradient"), ("Segment", planted03.KeepsBoth, "keep-as"),
-    ("Segment", planted03.KeepsOneStateForAll, "nested"), ("plan_checkpoints", planted03.one_segment, "peak.backward"),
-    ("plan_checkpoints", planted03.only_the_end_of_forward, "peak.backward"), ("plan_checkpoints", planted03.always_something, "no-need"),
-    ("plan_checkpoints", planted03.the_least_bad, "nothing-fits"), ("plan_checkpoints", planted03.smallest_peak, "flops"),
+    ("accumulate", "steps_only_when_full", "steps.last-group"), ("accumulate", "weighted_but_divides_by_zero", "empty"),
+    ("accumulate", "one_backward_for_the_group", "memory"), ("accumulate", "divides_a_partial_group_by_the_full_one", "any-group"),
+    ("Segment", "NoReplay", "rng.second-run"), ("Segment", "LeavesItRewound", "rng.left"), ("Segment", "NoCheckpoint", "saved"),
+    ("Segment", "NeedsAnInputGradient", "input-without-gradient"), ("Segment", "KeepsBoth", "keep-as"),
+    ("Segment", "KeepsOneStateForAll", "nested"), ("plan_checkpoints", "one_segment", "peak.backward"),
+    ("plan_checkpoints", "only_the_end_of_forward", "peak.backward"), ("plan_checkpoints", "always_something", "no-need"),
+    ("plan_checkpoints", "the_least_bad", "nothing-fits"), ("plan_checkpoints", "smallest_peak", "flops"),
 ])  # fmt: skip
 @pytest.mark.parametrize("seed", [5, 6])
 def test_wrong_answers_fail_on_random_cases_too(name, answer, criterion, seed):
-    assert HIDDEN["run"]({name: answer}, seed)[name].criterion == criterion
+    assert HIDDEN["run"]({name: NAMED[answer]}, seed)[name].criterion == criterion
 
 
 def test_the_same_seed_draws_the_same_cases():

@@ -6,8 +6,8 @@ import runpy
 from pathlib import Path
 from random import Random
 
-import planted06
 import pytest
+from planted import NAMED, RIGHT
 
 from lab_utils.course.checks.lab06 import blocks, gradients, update
 
@@ -16,27 +16,27 @@ HIDDEN = runpy.run_path(str(Path(__file__).resolve().parents[2] / "solutions/hid
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_right_answers_pass_on_every_seed(seed):
-    answers = {name: planted06.RIGHT[name.lower()][seed] for name in ("Zero1", "Zero2", "Zero3")}
+    answers = {name: RIGHT[name.lower()][seed] for name in ("Zero1", "Zero2", "Zero3")}
     results = HIDDEN["run"](answers, seed)
     assert list(results) == list(answers)
     assert all(result.passed for result in results.values()), results
 
 
 def test_wrong_answers_fail_and_missing_ones_are_none():
-    results = HIDDEN["run"]({"Zero1": planted06.Zero1Unsharded, "Zero3": planted06.Zero3SwapsTheData}, seed=4)
+    results = HIDDEN["run"]({"Zero1": NAMED["Zero1Unsharded"], "Zero3": NAMED["Zero3SwapsTheData"]}, seed=4)
     assert results["Zero1"].criterion == "states.whole"
     assert results["Zero2"] is None
     assert results["Zero3"].criterion == "autograd.keeps"
 
 
 @pytest.mark.parametrize(("name", "answer", "criterion"), [
-    ("Zero1", planted06.Zero1ShiftsTheRest, "padding"), ("Zero1", planted06.Zero1CutsTheStates, "states.peak"),
-    ("Zero2", planted06.Zero2KeepsAView, "gradients.view"), ("Zero2", planted06.Zero2AddsNorms, "norm"),
-    ("Zero2", planted06.Zero2LooksAtItsOwnInfinity, "overflow"), ("Zero3", planted06.Zero3ReducesAtTheLast, "backward.peak"),
-    ("Zero3", planted06.Zero3GathersAllUpFront, "forward.peak"),
+    ("Zero1", "Zero1ShiftsTheRest", "padding"), ("Zero1", "Zero1CutsTheStates", "states.peak"),
+    ("Zero2", "Zero2KeepsAView", "gradients.view"), ("Zero2", "Zero2AddsNorms", "norm"),
+    ("Zero2", "Zero2LooksAtItsOwnInfinity", "overflow"), ("Zero3", "Zero3ReducesAtTheLast", "backward.peak"),
+    ("Zero3", "Zero3GathersAllUpFront", "forward.peak"),
 ])  # fmt: skip
 def test_wrong_answers_fail_on_random_models_too(name, answer, criterion):
-    assert HIDDEN["run"]({name: answer}, seed=5)[name].criterion == criterion
+    assert HIDDEN["run"]({name: NAMED[answer]}, seed=5)[name].criterion == criterion
 
 
 def test_the_same_seed_draws_the_same_cases():

@@ -13,7 +13,7 @@ from ...config import TrainConfig
 from ...layout.schedule import Action, Plan, make_schedule, splits_backward
 from ..program.kernels import INDEX
 from ..program.stage_parts import parts_of_stages
-from .changes import Change, Context, Pattern, harvest_config, stage_changes
+from .changes import Change, Context, Pattern, stage_changes
 from .lifetimes import StepMemory
 from .short import runs_of
 from .standing import Standing, alike, alone_in_its_bucket, standing
@@ -226,5 +226,5 @@ def _changes(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int, 
         company = alone.replace(f"{first}.", "blocks.0.") if alone and (alone.startswith(f"{first}.") or "embed" in names and "embedding" in alone) else None
         rows = _data_bytes(config, micro_batches) if config.micro_batch == 1 and ("embed" in names or "predict" in names) else 0
         pattern = Pattern("embed" in names, runs, "predict" in names, rows, company)
-        found[stage] = stage_changes(harvest_config(config, pattern), pattern, tp_rank, owed, convention)
+        found[stage] = stage_changes(config, pattern, tp_rank, owed, convention)
     return found

@@ -14,12 +14,13 @@ from ...config import TrainConfig
 from ...layout.schedule import Action, Plan, make_schedule, splits_backward
 from ..program.attention import Torch
 from ..program.conventions import CONVENTIONS
-from ..program.kernels import INDEX
+from ..program.live import Storage, Value
 from ..program.rank_shape import held_placements, held_units
 from ..program.stage_parts import parts_of_stages
-from ..program.tape import Leaf, Node, Storage, Value
-from ..program.tensor import ParallelProgram, program_of
-from .sync import Replicated, Sharded
+from ..program.tape import Leaf, Node
+from ..program.tensor import ParallelProgram
+from .rank import Rank
+from .sync import Replicated, in_buckets
 
 _NORM = 8       # bytes of the squared norm, in fp64
 
@@ -42,30 +43,26 @@ def simulate_step(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, optim
     return StepMemory(torch.saved_peak, torch.copies_peak, torch.peak, torch.at_peak)
 
 
-class Step:
+class Step(Rank):
     """One rank's step: `torch` has counted everything once `run()` has returned."""
 
-    def __init__(self, config: TrainConfig, pp_rank: int, tp_rank: int, optimizer_bytes: int, convention: str = "cpu", *,
-                 parts: dict[int, list[str]] | None = None, owed: bool = False, alone: str | None = None) -> None:
-        p = config.parallel
-        self.config, self.pp_rank, self.torch = config, pp_rank, Torch(CONVENTIONS[convention])
+    def __init__(self, config: TrainConfig, pp_rank: int, tp_rank: int, optimizer_bytes: int, convention: str = "cpu") -> None:
+        p, parts = config.parallel, parts_of_stages(config, pp_rank)
         self.plan: Plan = make_schedule(p.schedule, p.pp, config.micro_batches, p.virtual_stages)
-        self.parts = parts or parts_of_stages(config, pp_rank)
-        held = [part for parts in self.parts.values() for part in parts]
+        held = [part for stage in parts.values() for part in stage]
         self.here = held_placements(config, held, tp_rank)
-        self.program = program_of(self.torch, config, self.here, owed or splits_backward(self.plan))
-        self.sync = Sharded(self.program, config, held_units(config, held, tp_rank)) if p.zero else Replicated(self.program, config, alone)
+        shapes = {name: place.local_shape for name, place in self.here.items()}
+        together = in_buckets(config, {name: place.numel for name, place in self.here.items()})
+        units = held_units(config, held, tp_rank) if p.zero else []
+        super().__init__(Torch(CONVENTIONS[convention]), config, parts, shapes, units, together, splits_backward(self.plan))
         self.states = Storage(self.torch, optimizer_bytes, "optimizer")
         self.actions = self.plan[pp_rank]
         self.position = [{action: i for i, action in enumerate(actions)} for actions in self.plan]
         self.last_stage = p.pp * p.virtual_stages - 1
-        self.runs = {stage: self.sync.around(parts, self._run_part) for stage, parts in self.parts.items()}
-        self.tokens, self.targets = batch_values(self.torch, config, config.micro_batches)
-        self.torch.peak = 0
 
     def run(self) -> None:
         """The whole step."""
-        self.torch.grow("temporary", 0)
+        self.torch.begin_peaks()
         self.sync.zero_grad()
         self._pipeline()
         self.sync.finish()
@@ -96,31 +93,17 @@ class Step:
         else:
             self.program.owed.work_off((action.micro, action.stage))
 
-    def _run_part(self, part: str, x: Value | None, micro: int) -> Value:
-        if part == "embed":
-            return self.program.embed(self.tokens[micro])
-        if part == "predict":
-            return self.program.predict(x, self.targets[micro])
-        return self.program.run_block(int(part.split(".")[1]), x)
-
     def _forward(self, action: Action, x: Value | None) -> None:
         key = action.micro, action.stage
         if x is not None:
             self.inputs[key], self.leaves[key] = x, Leaf(x)
             self.torch.hold(x.storage)
-        x = self._through(action.stage, x, action.micro)
+        x = self.through(action.stage, x, action.micro)
         if action.stage == self.last_stage:
             self.outputs[key] = x
         else:
             self.outputs[key] = x.node, x.slot
             self._send(x.detach(), action._replace(stage=action.stage + 1))
-
-    def _through(self, stage: int, x: Value | None, micro: int) -> Value:
-        run, self.torch.phase = self.runs[stage], "forward"
-        with self.torch.casting(self.program.inside):
-            for part in self.parts[stage]:
-                x = run(part, x, micro)
-        return x
 
     def _backward(self, action: Action, gradient: Value | None) -> None:
         key, torch = (action.micro, action.stage), self.torch
@@ -153,9 +136,7 @@ class Step:
         neighbour = action.stage + (-1 if action.kind == "F" else 1)
         if not 0 <= neighbour <= self.last_stage:
             return None
-        p, config = self.config.parallel, self.config
-        tokens = config.micro_batch * config.model.seq // (p.tp if p.sequence_parallel else 1)
-        return self.torch.new(tokens * config.model.hidden, 2 if config.precision == "bf16-pure" else 4)
+        return self.boundary()
 
     # -- the update ------------------------------------------------------------------------------------------------
 
@@ -190,14 +171,3 @@ class Step:
         del double, square
         root = torch.new(1, _NORM)
         del total, root
-
-
-def batch_values(torch: Torch, config: TrainConfig, micro_batches: int) -> tuple[list[Value], list[Value]]:
-    """Tokens and targets of `micro_batches`. A row of one micro-batch lies as the loader read it, all rows in one tensor."""
-    count = config.micro_batch * config.model.seq
-    if config.micro_batch == 1:
-        rows = Storage(torch, config.global_batch // config.parallel.dp * (config.model.seq + 1) * INDEX)
-        tokens, targets = ([Value(rows, count, INDEX) for _ in range(micro_batches)] for _ in range(2))
-    else:
-        tokens, targets = ([Value(Storage(torch, count * INDEX), count, INDEX) for _ in range(micro_batches)] for _ in range(2))
-    return tokens, targets

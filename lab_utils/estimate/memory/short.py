@@ -1,4 +1,4 @@
-"""A step with long runs of equal blocks cut down to four, the rest counted and not played.
+"""A stage with long runs of equal blocks cut down to four, the rest counted and not played.
 
 Each block of a run holds as much more as the one before it, so whatever is highest in the run is at one of its ends, and
 what those in between leave behind is so many times what one of them leaves. Forward, that is noted on the second block,
@@ -8,12 +8,15 @@ was counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ...config import TrainConfig
-from ..program.tape import Value
-from .lifetimes import Step
+from ...layout.units import Unit
+from ..program.attention import Torch
+from ..program.live import Value
+from ..program.size import Size
+from .rank import Rank
 
 SHOWN = 4       # blocks that stand for a longer run
 
@@ -53,19 +56,16 @@ def runs_of(parts: Sequence[str], recomputed: set[int]) -> list[list[str]]:
     return runs
 
 
-class ShortStep(Step):
-    """`Step`, with the blocks in between counted. What exists before the step, and the update, are only those of the blocks shown."""
+class ShortRank(Rank):
+    """A rank of one stage that shows `parts` of it; `left_out` says how many blocks come after which of them and are counted."""
 
-    def __init__(self, config: TrainConfig, pp_rank: int, tp_rank: int, optimizer_bytes: int, convention: str, *, parts: Mapping[int, list[str]],
-                 owed: bool = False, alone: str | None = None) -> None:
-        again = set(config.recomputed_layers())
-        shown = {stage: cut_down(names, again) for stage, names in parts.items()}
-        self.left_out = {part: count for _, counts in shown.values() for part, count in counts.items()}
-        super().__init__(config, pp_rank, tp_rank, optimizer_bytes, convention, parts={s: names for s, (names, _) in shown.items()}, owed=owed, alone=alone)
-        order = [part for names in self.parts.values() for part in names]
-        self.closing = {order[order.index(part) + 1]: part for part in self.left_out}      # the third of those shown: the second
+    def __init__(self, torch: Torch, config: TrainConfig, parts: list[str], left_out: Mapping[str, Size | int], shapes: Mapping[str, tuple[int, ...]],
+                 units: Iterable[Unit], together: frozenset[str], owed: bool) -> None:
+        super().__init__(torch, config, {0: parts}, shapes, units, together, owed)
+        self.left_out = left_out
+        self.closing = {parts[parts.index(part) + 1]: part for part in left_out}      # the third of those shown: the second
         self.marks: dict[str, _Mark] = {}
-        self.counted_temporary = 0
+        self.counted_temporary: Size | int = 0
         self.runs = {stage: self._counting(run) for stage, run in self.runs.items()}
         if getattr(self.program, "owed", None) is not None:
             self.program.owed.next_is = self._next_is
@@ -73,7 +73,7 @@ class ShortStep(Step):
     def _now(self) -> _Mark:
         return _Mark(dict(self.torch.terms), self.torch.saved, self.torch.copies)
 
-    def _more(self, times: int, since: _Mark) -> int:
+    def _more(self, times: Size | int, since: _Mark) -> Size | int:
         """Count `times` what has been added since then once more; returns the temporary bytes among it."""
         torch = self.torch
         added = {term: times * (nbytes - since.terms[term]) for term, nbytes in torch.terms.items()}
@@ -81,7 +81,7 @@ class ShortStep(Step):
         torch.shift(added, saved, copies)
         return added["temporary"]
 
-    def _counting(self, run):  # noqa: ANN001, ANN202 - as Step.runs' values
+    def _counting(self, run):  # noqa: ANN001, ANN202 - as Rank.runs' values
         def counted(part: str, x: Value | None, micro: int) -> Value:
             if part in self.left_out:
                 self.marks[part] = self._now()
@@ -113,8 +113,8 @@ class ShortStep(Step):
         elif part in self.marks:
             self._more(self.left_out[part], self.marks.pop(part))
 
-    def _through(self, stage: int, x: Value | None, micro: int) -> Value:
-        y = super()._through(stage, x, micro)
+    def through(self, stage: int, x: Value | None, micro: int) -> Value:
+        y = super().through(stage, x, micro)
         self.torch.shift({"temporary": -self.counted_temporary}, 0, 0)      # casts that only the autocast context kept
         self.counted_temporary = 0
         return y

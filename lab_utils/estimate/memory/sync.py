@@ -13,8 +13,9 @@ from typing import NamedTuple
 from ...config import TrainConfig
 from ...layout.buckets import assign_buckets
 from ...layout.units import Unit
+from ..program.live import Storage, Value
 from ..program.model import Program
-from ..program.tape import Leaf, Storage, Value
+from ..program.tape import Leaf
 
 
 class Owned(NamedTuple):
@@ -23,22 +24,22 @@ class Owned(NamedTuple):
     numel: int
 
 
-def in_buckets(config: TrainConfig, numels: Mapping[str, int]) -> set[str]:
-    """The gradients that share a buffer with others."""
+def in_buckets(config: TrainConfig, numels: Mapping[str, int], alone: str | None = None) -> frozenset[str]:
+    """The gradients that share a buffer with others; `alone` does not, whatever the numbers say."""
     p, width = config.parallel, 2 if config.precision == "bf16-pure" else 4
     if p.dp == 1 or p.zero or p.gradient_sync != "bucketed":
-        return set()
-    return {name for bucket in assign_buckets(numels, p.bucket_bytes, width) if len(bucket.names) > 1 for name in bucket.names}
+        return frozenset()
+    shared = (bucket.names for bucket in assign_buckets(numels, p.bucket_bytes, width) if len(bucket.names) > 1)
+    return frozenset(name for names in shared for name in names if name != alone)
 
 
 class Replicated:
-    """Every rank holds everything; `buckets` of gradients travel together where there are several ranks."""
+    """Every rank holds everything; the gradients `together` lie in buckets, which travel as one."""
 
-    def __init__(self, program: Program, config: TrainConfig, alone: str | None = None) -> None:
+    def __init__(self, program: Program, together: frozenset[str]) -> None:
         self.program, self.torch = program, program.torch
         width = next(iter(program.leaves.values())).value.width
         numels = {name: prod(leaf.shape) for name, leaf in program.leaves.items()}
-        together = in_buckets(config, numels) - {alone}
         buffer = Storage(self.torch, width * sum(numels[name] for name in together), "gradients")
         self.views = {name: Value(buffer, numels[name], width) for name in together}
         for name, leaf in program.leaves.items():
@@ -86,7 +87,7 @@ class _Flat:
 
     def _shard_copy(self, width: int) -> Value | None:
         """What an all-gather holds for as long as it is remembered: its own copy of the shard."""
-        return self.torch.new(self.unit.numel // self.sync.ranks, width) if self.sync.ranks > 1 else None
+        return self.torch.new(self.unit.numel // self.sync.ranks, width) if self.sync.ranks != 1 else None
 
     def gather(self) -> None:
         if not self.resident:
@@ -108,7 +109,7 @@ class _Flat:
         self.missing, self.leaving = set(self.names), self.gradient
         if self.sync.stage > 1:
             self.gradient = None
-        return self.torch.new(self.unit.numel // self.sync.ranks, self.width) if self.sync.ranks > 1 else None
+        return self.torch.new(self.unit.numel // self.sync.ranks, self.width) if self.sync.ranks != 1 else None
 
     def collect(self) -> None:
         if self.sync.stage == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .kernels import Kernels
-from .tape import Storage, Value
+from .live import Storage, Value
 
 
 class Heads:

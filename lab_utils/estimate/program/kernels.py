@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from .conventions import CPU, Convention
-from .tape import Leaf, Machine, Storage, Value
+from .live import Storage, Value
+from .tape import Leaf, Machine
 
 INDEX = 8       # bytes of an int64 token, target or position
 

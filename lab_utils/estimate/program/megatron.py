@@ -11,8 +11,8 @@ from __future__ import annotations
 from ...config import ModelConfig, ParallelConfig, TrainConfig
 from .attention import Heads, Torch
 from .conventions import MEGATRON
-from .rank_shape import held_placements
-from .tape import Value
+from .live import Value
+from .rank_shape import held_placements, held_shapes
 from .tensor import ParallelProgram
 
 STATE_BYTES = 18        # a parameter's fp16 weight, fp32 gradient, fp32 master weight and two fp32 moments
@@ -54,7 +54,7 @@ def layer_activations(model: ModelConfig, *, micro_batch: int, tp: int = 1, sequ
     """
     config = _config(model, micro_batch, tp, sequence_parallel, recompute)
     torch = _Torch(MEGATRON)
-    program = MegatronProgram(torch, config, held_placements(config, ["blocks.0"], 0))
+    program = MegatronProgram(torch, config, held_shapes(config, ["blocks.0"], 0))
     found: dict[str, int] = {}
     at, before = "attention_norm", 0
 

@@ -6,25 +6,24 @@ from collections.abc import Callable, Mapping
 from math import prod
 
 from ...config import TrainConfig
-from ...layout.placement import Placement
 from .attention import Heads, Torch
 from .kernels import INDEX
-from .tape import Leaf, Storage, Value
+from .live import Storage, Value
+from .tape import Leaf
 
 
 class Program:
-    """One rank's part of the model, the parameters `here`. `leaves`: these by name, in the order of the forward pass.
+    """One rank's part of the model, with parameters of these `shapes`. `leaves`: these by name, in the order of the forward pass.
 
     Every function takes and gives what its namesake in model.py does; `project`, `leave` and `loss` are attributes so that
     tensor parallelism may put its own in their place.
     """
 
-    def __init__(self, torch: Torch, config: TrainConfig, here: Mapping[str, Placement]) -> None:
+    def __init__(self, torch: Torch, config: TrainConfig, shapes: Mapping[str, tuple[int, ...]]) -> None:
         self.torch, self.config, self.model = torch, config, config.model
         width = 2 if config.precision == "bf16-pure" else 4
         self.leaves: dict[str, Leaf] = {}
-        for name, place in here.items():
-            shape = place.local_shape
+        for name, shape in shapes.items():
             self.leaves[name] = Leaf(Value(Storage(torch, prod(shape) * width, "parameters"), prod(shape), width), shape, name, "gradients")
         self.inside = {"bf16": 2, "fp16": 2}.get(config.precision, 0)
         self.recomputed = set(config.recomputed_layers())
@@ -97,7 +96,7 @@ class Program:
         if self.model.attention == "sdpa":
             return torch.fused_attention(q, k, v, heads, groups)
         times = heads.a // groups.a
-        if times > 1:
+        if times != 1:
             k, v = (torch.repeat(x, groups, times) for x in (k, v))
         scores = torch.scores(q, k, heads)
         future = torch.new(heads.s * heads.s, 1)

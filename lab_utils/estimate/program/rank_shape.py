@@ -30,6 +30,11 @@ def held_placements(config: TrainConfig, parts: Iterable[str], tp_rank: int) -> 
     return first | blocks | {name: place for name, place in found.items() if name not in first}
 
 
+def held_shapes(config: TrainConfig, parts: Iterable[str], tp_rank: int) -> dict[str, tuple[int, ...]]:
+    """The same parameters' shapes on that rank."""
+    return {name: place.local_shape for name, place in held_placements(config, parts, tp_rank).items()}
+
+
 def held_units(config: TrainConfig, parts: Iterable[str], tp_rank: int) -> list[Unit]:
     """The units of ZeRO that `parts` need, in the order of the forward pass."""
     parts = set(parts)

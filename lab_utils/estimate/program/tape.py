@@ -1,73 +1,21 @@
-"""A torch without numbers: storages that count themselves, a tape of nodes, and a backward pass over it.
+"""A torch without numbers: a tape of nodes over storages that count themselves, and a backward pass over it.
 
-Storages are counted while Python refers to them, as torch's are, so a program written like the real one keeps what the
-real one keeps, for as long. The backward pass visits nodes in autograd's order (latest first, gradients of leaves at
-once), adds gradients that meet, and lets go of what a node saved when the node is done.
+A program written like the real one keeps what the real one keeps, for as long. The backward pass
+visits nodes in autograd's order (latest first, gradients of leaves at once), adds gradients that meet, and lets go of what a
+node saved when the node is done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
 
-HELD = ("parameters", "gradients", "optimizer", "gathered", "buckets")      # what saved tensors are not counted under
-TERMS = (*HELD, "activations", "weight_copies", "temporary")
+from .live import Memory, Storage, Value
+
 _AT_ONCE = -(1 << 62)       # gradients of leaves are put away before anything else
-
-
-class Storage:
-    """`nbytes` of memory from now until nobody refers to it. `holders`: how often it is saved for backward."""
-
-    __slots__ = ("machine", "nbytes", "term", "holders", "weight_copy")
-
-    def __init__(self, machine: Machine, nbytes: int, term: str = "temporary", weight_copy: bool = False) -> None:
-        self.machine, self.nbytes, self.term, self.holders, self.weight_copy = machine, nbytes, term, 0, weight_copy
-        machine.grow(term, nbytes)
-
-    def __del__(self) -> None:
-        self.machine.shrink(self.term, self.nbytes)
-
-    def become(self, term: str) -> None:
-        """Count under another term from now on."""
-        self.machine.shrink(self.term, self.nbytes)
-        self.term = term
-        self.machine.terms[term] += self.nbytes
-        self.machine.live += self.nbytes
-
-    def resize(self, nbytes: int) -> None:
-        """Have another size from now on."""
-        self.machine.shrink(self.term, self.nbytes)
-        self.nbytes = nbytes
-        self.machine.grow(self.term, nbytes)
-
-
-class Value:
-    """A tensor: `numel` elements of `width` bytes in a storage. `node`, `slot`: where its gradient goes, None: nowhere.
-
-    `layout` says how a (b, a, s, d) tensor lies in memory where that decides whether a reshape copies: "" as written,
-    "bsad" or "bads".
-    """
-
-    __slots__ = ("storage", "numel", "width", "node", "slot", "layout")
-
-    def __init__(self, storage: Storage, numel: int, width: int, node: Node | Leaf | None = None, slot: int = 0, layout: str = "") -> None:
-        self.storage, self.numel, self.width, self.node, self.slot, self.layout = storage, numel, width, node, slot, layout
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that a kernel reads or writes for it."""
-        return self.numel * self.width
-
-    def detach(self) -> Value:
-        """The same memory, off the tape."""
-        return Value(self.storage, self.numel, self.width, None, 0, self.layout)
-
-    def view(self, layout: str = "") -> Value:
-        """The same memory and the same place on the tape, seen in another shape."""
-        return Value(self.storage, self.numel, self.width, self.node, self.slot, layout)
 
 
 class Leaf:
@@ -126,75 +74,17 @@ class Node:
         self.order, self.edges, self.saved, self.backward, self.scope, self.outputs = order, edges, saved, backward, scope, outputs
 
 
-class Machine:
-    """Counts live bytes by term, saved bytes, and what every scope's kernels compute and move.
+class Machine(Memory):
+    """Counts what is alive, and what every scope's kernels compute and move; keeps the tape.
 
-    `peak`, `at_peak`: most live bytes, and of what. `saved_peak`: most bytes saved for backward at one moment, weight copies
-    apart (`copies_peak`). `rows[scope, phase]` is [FLOPs, HBM bytes]; phases are forward, backward and recompute.
+    `rows[scope, phase]` is [FLOPs, HBM bytes]; phases are forward, backward and recompute.
     """
 
     def __init__(self) -> None:
-        self.live = self.peak = self.saved = self.saved_peak = self.copies = self.copies_peak = 0
-        self.terms: dict[str, int] = dict.fromkeys(TERMS, 0)
-        self.at_peak = dict(self.terms)
+        super().__init__()
         self.order, self.scope, self.phase, self.recording = 0, "", "forward", True
         self.rows: dict[tuple[str, str], list[int]] = {}
         self.watcher: Callable[[str], None] | None = None      # told when a scope is entered, forward or backward
-
-    # -- memory ----------------------------------------------------------------------------------------------------
-
-    def grow(self, term: str, nbytes: int) -> None:
-        """So many bytes more are alive."""
-        self.terms[term] += nbytes
-        self.live += nbytes
-        if self.live > self.peak:
-            self.peak, self.at_peak = self.live, dict(self.terms)
-
-    def shrink(self, term: str, nbytes: int) -> None:
-        """And so many fewer."""
-        self.terms[term] -= nbytes
-        self.live -= nbytes
-
-    def shift(self, terms: Mapping[str, int], saved: int, copies: int) -> None:
-        """Count so many bytes more (or fewer) that no storage here stands for."""
-        for term, nbytes in terms.items():
-            self.terms[term] += nbytes
-            self.live += nbytes
-        if self.live > self.peak:
-            self.peak, self.at_peak = self.live, dict(self.terms)
-        self.saved += saved
-        self.copies += copies
-        self.saved_peak, self.copies_peak = max(self.saved_peak, self.saved), max(self.copies_peak, self.copies)
-
-    def hold(self, storage: Storage) -> None:
-        """Somebody keeps `storage` for the backward pass."""
-        if storage.term in HELD:
-            return
-        storage.holders += 1
-        if storage.holders > 1:
-            return
-        storage.become("weight_copies" if storage.weight_copy else "activations")
-        if storage.weight_copy:
-            self.copies += storage.nbytes
-            self.copies_peak = max(self.copies_peak, self.copies)
-        else:
-            self.saved += storage.nbytes
-            self.saved_peak = max(self.saved_peak, self.saved)
-
-    def release(self, storage: Storage) -> None:
-        """And no longer."""
-        if storage.term in HELD:
-            return
-        storage.holders -= 1
-        if storage.holders:
-            return
-        if storage.weight_copy:
-            self.copies -= storage.nbytes
-        else:
-            self.saved -= storage.nbytes
-        storage.become("temporary")
-
-    # -- the tape --------------------------------------------------------------------------------------------------
 
     def kernel(self, read: int, written: int, flops: int = 0) -> None:
         """Enter one kernel's work under the current scope and phase."""
@@ -207,7 +97,7 @@ class Machine:
     def new(self, numel: int, width: int, read: int = 0, flops: int = 0) -> Value:
         """The result of a kernel that reads `read` bytes."""
         value = Value(Storage(self, numel * width), numel, width)
-        self.kernel(read, numel * width, flops)
+        self.kernel(read, value.nbytes, flops)
         return value
 
     def record(self, outputs: Value | Sequence[Value], inputs: Sequence[Value | None], saved: Sequence[Value], backward: Callable[..., Any]) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from ...config import TrainConfig
-from ...layout.placement import Placement
 from .attention import Torch
 from .kernels import INDEX
+from .live import Value
 from .model import Program
-from .tape import Leaf, Value
+from .tape import Leaf
 
 
 class Message(NamedTuple):
@@ -64,17 +64,17 @@ class Owed:
 class ParallelProgram(Program):
     """One tensor-parallel rank's part. `messages`: (scope, Message) in the order in which they leave."""
 
-    def __init__(self, torch: Torch, config: TrainConfig, here: Mapping[str, Placement], owed: bool = False) -> None:
-        super().__init__(torch, config, here)
+    def __init__(self, torch: Torch, config: TrainConfig, shapes: Mapping[str, tuple[int, ...]], owed: bool = False) -> None:
+        super().__init__(torch, config, shapes)
         self.ranks = config.parallel.tp
-        self.scattered = config.parallel.sequence_parallel and self.ranks > 1
+        self.scattered = config.parallel.sequence_parallel and self.ranks != 1
         self.messages: list[tuple[str, Message]] = []
         self.owed = Owed(self) if owed else None
 
     # -- regions ---------------------------------------------------------------------------------------------------
 
     def _send(self, op: str, nbytes: int) -> None:
-        if self.ranks > 1:
+        if self.ranks != 1:
             self.messages.append((self.torch.scope, Message(op, "tp", "activation", self.torch.phase, nbytes)))
 
     def _gather(self, x: Value) -> tuple[Value, Value | None]:
@@ -212,7 +212,7 @@ class ParallelProgram(Program):
         if self.model.positions == "learned":
             self._enter("position_embedding")
             positions = torch.new(self.model.seq, INDEX)
-            if self.scattered and tokens.numel > self.model.seq:
+            if self.scattered and tokens.numel != self.model.seq:
                 positions = torch.new(tokens.numel, INDEX, positions.nbytes)
             x = torch.add(x, torch.embedding(self._value("position_embedding.weight"), positions, x.numel // self.model.hidden, self.model.hidden))
         return x
@@ -299,8 +299,8 @@ class ParallelProgram(Program):
         return self.torch.new(1, 4, logs.nbytes)
 
 
-def program_of(torch: Torch, config: TrainConfig, here: Mapping[str, Placement], owed: bool = False) -> Program:
+def program_of(torch: Torch, config: TrainConfig, shapes: Mapping[str, tuple[int, ...]], owed: bool = False) -> Program:
     """The rank's program: the plain one where nothing is shared out or put off."""
     if config.parallel.tp == 1 and not owed:
-        return Program(torch, config, here)
-    return ParallelProgram(torch, config, here, owed)
+        return Program(torch, config, shapes)
+    return ParallelProgram(torch, config, shapes, owed)

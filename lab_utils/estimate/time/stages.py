@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ...config import Cluster, ModelConfig, ParallelConfig, TrainConfig
+from ...config import Cluster, ModelConfig, TrainConfig
 from ...layout.stages import stage_layers
-from ..ops import Op, op_ledger
+from ..ops import Op, block_ledger
 from .frameworks import OURS, Framework
 from .links import Link, axis_link, collective_seconds
 from .roofline import op_time
@@ -92,9 +92,10 @@ class StageClock:
     def _one(self, config: TrainConfig, policy: str) -> dict[str, PassTime]:
         p, link = config.parallel, axis_link(self.cluster, config.parallel, "tp")
         sums = dict.fromkeys(("embed", "block", "predict"), PassTime())
-        for op in one_block(config.model, config.micro_batch, config.precision, p.tp, p.sequence_parallel, policy, self.framework.convention):
-            part = "block" if op.name.startswith("blocks.") else "embed" if "embedding" in op.name else "predict"
-            sums[part] += self._pass_time(op, config, link)
+        ledger = block_ledger(config.model, config.micro_batch, config.precision, p.tp, p.sequence_parallel, policy, self.framework.convention)
+        for part, ops in ledger.items():
+            for op in ops:
+                sums["block" if part == "blocks.0" else part] += self._pass_time(op, config, link)
         return sums
 
     def _pass_time(self, op: Op, config: TrainConfig, link: Link) -> PassTime:
@@ -125,17 +126,5 @@ def model_flops(config: TrainConfig) -> int:
 
 @lru_cache(maxsize=512)
 def _flops_of_parts(model: ModelConfig, micro_batch: int, precision: str) -> tuple[int, int]:
-    found = {True: 0, False: 0}
-    for op in one_block(model, micro_batch, precision, 1, False, "none", "cpu"):
-        found[op.name.startswith("blocks.")] += op.forward_flops + op.backward_flops
-    return found[True], found[False]
-
-
-@lru_cache(maxsize=512)
-def one_block(model: ModelConfig, micro_batch: int, precision: str, tp: int, sequence_parallel: bool, policy: str, convention: str) -> tuple[Op, ...]:
-    """The ledger of `model` with a single block, on one tensor-parallel rank."""
-    config = TrainConfig(
-        model=replace(model, layers=1), parallel=ParallelConfig(tp=tp, sequence_parallel=sequence_parallel), precision=precision,
-        global_batch=micro_batch, micro_batch=micro_batch, recompute=policy,
-    )  # fmt: skip
-    return tuple(op_ledger(config, convention=convention))
+    found = {part: sum(op.forward_flops + op.backward_flops for op in ops) for part, ops in block_ledger(model, micro_batch, precision).items()}
+    return found["blocks.0"], found["embed"] + found["predict"]

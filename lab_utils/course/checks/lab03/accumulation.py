@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....i18n import t
-from ..ranks import observe
 from ..verdict import Failure, Measured
 from .accumulation_hints import HINTS
 from .accumulation_run import Case, Facts, run_cases
-from .alone import SLACK_BYTES, TOLERANCE, ended_early
+from .alone import SLACK_BYTES, TOLERANCE, examine_alone
 
 __all__ = ["HINTS", "VISIBLE", "Case", "examine"]
 
@@ -22,18 +21,13 @@ VISIBLE = (
 
 def examine(answer: Any, cases: Sequence[Case]) -> Failure | Measured:
     """The first case that fails, or what was measured in each."""
-    seen = observe(run_cases, 1, answer, cases)
+    found = examine_alone(run_cases, answer, cases, judge)
+    if isinstance(found, Failure):
+        return found
     rows = [(t("tokens that count, by micro-batch", "各微批次计入损失的词元数"), t("to a group", "每组个数"), t("optimizer steps", "优化器步数"),
              t("peak, one micro-batch", "峰值：单个微批次"), t("peak, yours", "峰值：你的实现"),
              t("peak, one big batch", "峰值：整个大批次"))]
-    for number, case in enumerate(cases):
-        facts = seen.complete(number)
-        if facts is None:
-            return ended_early(seen, str(case), case.criterion)
-        failure = judge(case, facts[0])
-        if failure:
-            return failure if case.criterion is None else failure._replace(criterion=case.criterion)
-        f = facts[0]
+    for case, f in found:
         rows.append((" ".join(map(str, case.counts)), str(case.group), str(len(f.steps)), f"{f.one_peak:,}", f"{f.peak:,}", f"{f.big_peak:,}"))
     return Measured(tuple(rows), (t(f"In every step the gradient was that of one big batch, to {TOLERANCE:g} of its norm or better.",
                                     f"每一步的梯度都与整个大批次的梯度一致（偏差不超过其范数的 {TOLERANCE:g}）。"),

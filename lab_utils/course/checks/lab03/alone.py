@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any
 
@@ -11,11 +11,25 @@ from torch import Tensor
 
 from ....i18n import t
 from ...hints import Ladder
+from ..cases import first_failure
 from ..ranks import Observation, crash
 from ..verdict import Failure
 
 SLACK_BYTES = 8192      # scalars, and the state of the random generator: 5,056 bytes
 TOLERANCE = 1e-5        # of the norm, fp32: another order of adding changes less than a tenth of it
+
+
+def examine_alone(body: Callable[..., None], answer: Any, cases: Sequence[Any], judge: Callable[[Any, Any], Failure | None]) -> Failure | list[tuple[Any, Any]]:
+    """Run the cases in one process; judge(case, facts) says what is wrong. The first failure, or every (case, facts)."""
+
+    def verdict(case: Any, _: int, facts: list[Any] | None, seen: Observation) -> Failure | None:
+        if facts is None:
+            return ended_early(seen, str(case), case.criterion)
+        failure = judge(case, facts[0])
+        return failure._replace(criterion=case.criterion) if failure and case.criterion else failure
+
+    found = first_failure(body, answer, cases, verdict)
+    return found if isinstance(found, Failure) else [(case, told[0][0]) for case, told in found]
 
 
 def ended_early(seen: Observation, where: str, criterion: str | None) -> Failure:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....i18n import t
-from ..ranks import observe
 from ..verdict import Failure, Measured
-from .alone import ended_early
+from .alone import examine_alone
 from .plans_hints import HINTS
 from .plans_run import Case, Cost, Facts, Layer, Model, run_cases
 
@@ -25,17 +24,12 @@ VISIBLE = (
 
 def examine(answer: Callable[[list[Layer], int], Any], cases: Sequence[Case]) -> Failure | Measured:
     """The first case that fails, or what was measured in each."""
-    seen = observe(run_cases, 1, answer, cases)
+    found = examine_alone(run_cases, answer, cases, judge)
+    if isinstance(found, Failure):
+        return found
     rows = [(t("layers", "层数"), t("budget, bytes", "预算（字节）"), t("your plan", "你的方案"), t("when forward is over", "前向结束时"),
              t("at the most in the whole step", "整个一步中最多时"), t("if all is kept", "全部保存时"), t("FLOPs recomputed", "重计算的 FLOPs"))]
-    for number, case in enumerate(cases):
-        facts = seen.complete(number)
-        if facts is None:
-            return ended_early(seen, str(case), case.criterion)
-        failure = judge(case, facts[0])
-        if failure:
-            return failure if case.criterion is None else failure._replace(criterion=case.criterion)
-        f = facts[0]
+    for case, f in found:
         ours = ("—", "—", "—") if f.cost is None else (f"{f.cost.forward_peak:,}", f"{f.cost.peak:,}", f"{f.cost.recomputed_flops:,}")
         rows.append((str(len(case.model.inner)), f"{case.budget:,}", f.returned, *ours[:2], f"{f.keep_all:,}", ours[2]))
     return Measured(tuple(rows), (t("Bytes were measured while the plan was carried out on real layers; no other plan that fits recomputes less.",

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....i18n import t
-from ..ranks import observe
 from ..verdict import Failure, Measured
-from .alone import SLACK_BYTES, TOLERANCE, ended_early
+from .alone import SLACK_BYTES, TOLERANCE, examine_alone
 from .segments_hints import HINTS
 from .segments_run import Case, Facts, run_cases
 
@@ -24,17 +23,12 @@ VISIBLE = (
 
 def examine(answer: Any, cases: Sequence[Case]) -> Failure | Measured:
     """The first case that fails, or what was measured in each."""
-    seen = observe(run_cases, 1, answer, cases)
+    found = examine_alone(run_cases, answer, cases, judge)
+    if isinstance(found, Failure):
+        return found
     rows = [(t("segment", "段"), t("runs of each layer", "每层运行次数"), t("kept without a checkpoint, bytes", "不用梯度检查点时保存（字节）"),
              t("kept by yours", "你的实现保存"), t("its inputs", "其输入"), t("gradients off by", "梯度相差"))]
-    for number, case in enumerate(cases):
-        facts = seen.complete(number)
-        if facts is None:
-            return ended_early(seen, str(case), case.criterion)
-        failure = judge(case, facts[0])
-        if failure:
-            return failure if case.criterion is None else failure._replace(criterion=case.criterion)
-        f = facts[0]
+    for case, f in found:
         most = max(x for x in (f.input_off, f.others_off, f.parameters_off) if x is not None)
         rows.append((str(case), " ".join(map(str, f.runs)), f"{f.plain_kept:,}", f"{f.kept:,}", f"{f.input_bytes:,}", f"{most:.0e}" if most else "0"))
     return Measured(tuple(rows), (t("Kept: bytes alive between forward and backward, beyond the output. Random numbers go on as if nothing had run twice.",

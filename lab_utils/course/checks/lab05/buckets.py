@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....i18n import t
-from ..ranks import crash, observe
+from ..cases import first_failure
+from ..ranks import Observation, crash
 from ..verdict import Failure, Measured
 from .bucket_hints import HINTS
 from .bucket_ranks import Case, Facts, run_cases
@@ -23,28 +24,26 @@ VISIBLE = (
 
 def examine(answer: Any, cases: Sequence[Case]) -> Failure | Measured:
     """The first case and step that fails, or what was sent, and when, in each."""
+    found = first_failure(run_cases, answer, cases, _verdict, told=2)
+    if isinstance(found, Failure):
+        return found
     rows = [("N", t("parameters", "参数个数"), t("bucket size", "桶大小"), t("all-reduces", "all-reduce 次数"),
              t("bytes in a step", "每步数据量"), t("bytes of its gradients", "梯度总字节数"),
              t("left before the last gradient", "最后一个梯度出现前已发出"), t("waited for before it", "在那之前等待过"))]
-    trace = ""
-    for ranks in dict.fromkeys(case.ranks for case in cases):
-        mine = [case for case in cases if case.ranks == ranks]
-        seen = observe(run_cases, ranks, answer, mine)
-        for number, case in enumerate(mine):
-            steps = [seen.complete(number * 2 + step) for step in range(2)]
-            for step, facts in enumerate(steps):
-                where, again = t(f"{case}, step {step + 1}", f"{case}、第 {step + 1} 步"), "second-step" if step else None
-                failure = crash(seen, where, case.criterion or again) if facts is None else judge(case, facts, where)
-                if failure:                      # what went well in the first step fails in the second for one reason
-                    return failure._replace(criterion=again) if again and not case.criterion else failure
-            first = steps[0][0]
-            rows.append((str(ranks), str(first.parameters), f"{case.bucket_bytes:,}", str(len(first.calls)), str(sum(c.bytes for c in first.calls)),
-                         str(first.payload), str(sum(c.issued < first.last_gradient for c in first.calls)),
-                         str(sum(c.waited < first.last_gradient for c in first.calls))))
-            trace = trace or first.trace()
+    firsts = [(case, steps[0][0]) for case, steps in found]
+    rows += [(str(case.ranks), str(first.parameters), f"{case.bucket_bytes:,}", str(len(first.calls)), str(sum(c.bytes for c in first.calls)),
+              str(first.payload), str(sum(c.issued < first.last_gradient for c in first.calls)),
+              str(sum(c.waited < first.last_gradient for c in first.calls))) for case, first in firsts]  # fmt: skip
     return Measured(tuple(rows), (
         t("Rank 0 in the first case, from left to right (● a gradient exists, ▶k bucket k leaves, ◼k bucket k is waited for):",
-          "第一种情况下的 rank 0，从左到右（● 一个梯度出现，▶k 第 k 桶发出，◼k 开始等待第 k 桶）："), trace))  # fmt: skip
+          "第一种情况下的 rank 0，从左到右（● 一个梯度出现，▶k 第 k 桶发出，◼k 开始等待第 k 桶）："), firsts[0][1].trace()))  # fmt: skip
+
+
+def _verdict(case: Case, step: int, facts: list[Facts] | None, seen: Observation) -> Failure | None:
+    where, again = t(f"{case}, step {step + 1}", f"{case}、第 {step + 1} 步"), "second-step" if step else None
+    failure = crash(seen, where, case.criterion or again) if facts is None else judge(case, facts, where)
+    # what went well in the first step fails in the second for one reason
+    return failure._replace(criterion=again) if failure and again and not case.criterion else failure
 
 
 def judge(case: Case, facts: list[Facts], where: str) -> Failure | None:

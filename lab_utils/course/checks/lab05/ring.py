@@ -16,7 +16,8 @@ from ....config import ParallelConfig
 from ....i18n import t
 from ....parallel.comm import Axis
 from ....parallel.mesh import Mesh
-from ..ranks import BrokenRule, Transfers, begin_case, crash, observe, saw
+from ..cases import first_failure
+from ..ranks import BrokenRule, Observation, Transfers, begin_case, crash, saw
 from ..verdict import Failure, Measured
 from .chunks import reference
 from .ring_hints import HINTS
@@ -114,20 +115,20 @@ class RingAxis(Axis):
 
 def examine(answer: Answer, cases: Sequence[Case]) -> Failure | Measured:
     """The first case that fails, or what was sent in each. Cases run in the order of their numbers of ranks in `cases`."""
+    found = first_failure(_on_rank, answer, cases, _verdict)
+    if isinstance(found, Failure):
+        return found
     rows = [("N", t("elements", "元素数"), t("operation", "运算"), t("messages with content", "非空消息数"), "2(N−1)",
              t("bytes sent by a rank", "每个 rank 发送的字节数"), t("2(N−1)/N × payload", "2(N−1)/N × 数据量"))]
-    for ranks in dict.fromkeys(case.ranks for case in cases):
-        mine = [case for case in cases if case.ranks == ranks]
-        seen = observe(_on_rank, ranks, answer, mine)
-        for number, case in enumerate(mine):
-            facts = seen.complete(number)
-            failure = crash(seen, str(case), case.criterion) if facts is None else judge(case, facts)
-            if failure:
-                return failure
-            least, most = min(f.bytes for f in facts), max(f.bytes for f in facts)
-            rows.append((str(ranks), "×".join(map(str, case.shape)), case.operation, str(_count(facts)), str(2 * (ranks - 1)),
-                         str(least) if least == most else f"{least}–{most}", f"{2 * (ranks - 1) / ranks * case.payload:.4g}"))
+    for case, (facts,) in found:
+        least, most = min(f.bytes for f in facts), max(f.bytes for f in facts)
+        rows.append((str(case.ranks), "×".join(map(str, case.shape)), case.operation, str(_count(facts)), str(2 * (case.ranks - 1)),
+                     str(least) if least == most else f"{least}–{most}", f"{2 * (case.ranks - 1) / case.ranks * case.payload:.4g}"))
     return Measured(tuple(rows))
+
+
+def _verdict(case: Case, _: int, facts: list[Facts] | None, seen: Observation) -> Failure | None:
+    return crash(seen, str(case), case.criterion) if facts is None else judge(case, facts)
 
 
 def judge(case: Case, facts: list[Facts]) -> Failure | None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....i18n import t
-from ..ranks import Observation, crash, observe
+from ..cases import first_failure
+from ..ranks import Observation, crash
 from ..verdict import Failure, Measured
 from .blocks_hints import HINTS
 from .blocks_ranks import PHASES, Backward, Forward, Made, run_cases
@@ -23,22 +24,20 @@ VISIBLE = (
 
 def examine(answer: Any, cases: Sequence[Case]) -> Failure | Measured:
     """The first case and phase that fails, or what was held and sent in each."""
+    found = first_failure(run_cases, answer, cases, _verdict, judge, told=PHASES)
+    if isinstance(found, Failure):
+        return found
     rows = [("N", t("weights, bytes", "全部权重（字节）"), "1/N", t("held between steps", "两步之间持有"), t("largest block", "最大的块"),
              t("forward: peak beyond a plain one's", "前向：峰值比普通前向高出"), t("left between forward and backward", "前向与反向之间多留"),
              t("backward: peak beyond a plain one's", "反向：峰值比普通反向高出"), t("reduce-scatter, payload", "reduce-scatter 数据量"),
              t("all-gather, payload", "all-gather 数据量"))]
-    for ranks in dict.fromkeys(case.ranks for case in cases):
-        mine = [case for case in cases if case.ranks == ranks]
-        seen = observe(run_cases, ranks, answer, mine, judge)
-        for number, case in enumerate(mine):
-            phases = [seen.complete(number * PHASES + phase) for phase in range(PHASES)]
-            for phase, facts in enumerate(phases):
-                where = f"{case}{_phase(phase)}"
-                failure = _crash(seen, where, case) if facts is None else judge(case, facts, where)
-                if failure:
-                    return failure
-            rows.append(_row(case, *phases[:3]))
+    rows += [_row(case, *phases[:3]) for case, phases in found]
     return Measured(tuple(rows), (same_as_one_process(cases),))
+
+
+def _verdict(case: Case, phase: int, facts: list[Any] | None, seen: Observation) -> Failure | None:
+    where = f"{case}{_phase(phase)}"
+    return _crash(seen, where, case) if facts is None else judge(case, facts, where)
 
 
 def _crash(seen: Observation, where: str, case: Case) -> Failure:

@@ -20,6 +20,7 @@ from ....parallel.mesh import Mesh
 from ..live import LiveStorages
 from ..ranks import Transfers, begin_case, saw
 from .seen import Sent, WatchedAxis, Weights, see_sent, see_weights
+from .steps import Plain
 from .training import STEPS, Block, Case, Model, Right, flat, train_alone
 
 PHASES = 2 + 2 * STEPS
@@ -80,7 +81,7 @@ def run_cases(answer: Any, cases: Sequence[Case], judge: Judge, patience: float)
 
 
 def _phases(answer: Any, case: Case, axis: WatchedAxis) -> Iterator[Made | Forward | Backward]:
-    right, plain, model, live = train_alone(case), _plain(case), case.model(), LiveStorages()
+    right, plain, model, live = train_alone(case), Plain.of(case), case.model(), LiveStorages()
     axis.apart = live.ignoring
     live.follow(model.parameters())
     with live:
@@ -135,32 +136,6 @@ def _compare(used: Tensor, right: Right, step: int, case: Case) -> tuple[int, We
     if step == 0:
         return int((used != right.weights[0]).sum()), None
     return 0, see_weights(used, right, step - 1, case)
-
-
-@dataclass
-class _Plain:
-    """Bytes of a forward and a backward pass of the model when it is not cut: left after forward, most in each."""
-
-    kept: int
-    forward: int
-    backward: int
-
-
-def _plain(case: Case) -> _Plain:
-    model, live = case.model(), LiveStorages()
-    for parameter in model.parameters():
-        parameter.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", None))
-    x, y = case.batch(0, 0)
-    live.follow([*model.parameters(), x, y])
-    before = live.now()
-    live.begin_peak()
-    with live:
-        loss = model(x, y)
-    kept, forward = live.now() - before, live.peak - before
-    live.begin_peak()
-    with live:
-        loss.backward()
-    return _Plain(kept, forward, live.peak - before)
 
 
 def _resident(model: Model) -> int:

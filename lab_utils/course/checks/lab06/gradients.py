@@ -13,11 +13,12 @@ from ....i18n import t
 from ....measure.memory import storage_bytes
 from ....parallel.mesh import Mesh
 from ..live import LiveStorages
-from ..ranks import Transfers, begin_case, crash, observe, saw
+from ..ranks import Transfers, begin_case, saw
 from ..verdict import Failure, Measured
 from .gradients_hints import HINTS
 from .optimizers import Optimizers, States, judge_states
 from .seen import CONTROL_BYTES, Sent, WatchedAxis, Weights, judge_sent, judge_weights, judge_wire, same_as_one_process, see_sent, see_weights
+from .steps import Plain, examine_steps
 from .training import STEPS, Case, flat, train_alone
 
 __all__ = ["HINTS", "VISIBLE", "Case", "examine"]
@@ -47,23 +48,20 @@ class Facts:
 
 def examine(answer: Any, cases: Sequence[Case]) -> Failure | Measured:
     """The first case and step that fails, or what was held and sent in each."""
+    found = examine_steps(run_cases, answer, cases, judge)
+    if isinstance(found, Failure):
+        return found
     rows = [("N", t("parameters", "参数个数"), t("all gradients, bytes", "全部梯度（字节）"), t("at the most, in the backward pass", "反向传播中最多时"),
              t("a plain backward pass that keeps none", "一个梯度也不留的反向传播"), t("left after it", "反向传播之后留下的"), "1/N",
              t("sent by a rank", "每个 rank 实发"), t("norms returned", "返回的范数"))]
-    for ranks in dict.fromkeys(case.ranks for case in cases):
-        mine = [case for case in cases if case.ranks == ranks]
-        seen = observe(run_cases, ranks, answer, mine)
-        for number, case in enumerate(mine):
-            steps = [seen.complete(number * STEPS + step) for step in range(STEPS)]
-            for step, facts in enumerate(steps):
-                where = t(f"{case}, step {step + 1}", f"{case}、第 {step + 1} 步")
-                failure = crash(seen, where, case.criterion) if facts is None else judge(case, facts, step, where)
-                if failure:
-                    return failure
-            f, norms = steps[-1][0], " ".join("—" if facts[0].norm is None else f"{facts[0].norm:.3g}" for facts in steps)
-            rows.append((str(ranks), f"{case.numel:,}", f"{case.numel * case.itemsize:,}", f"{max(f.most for f in steps[-1]):,}", f"{f.plain:,}",
-                         f"{max(f.kept for f in steps[-1]):,}", f"{case.numel * case.itemsize / ranks:,.0f}", f"{f.sent.wire_bytes:,}", norms))
+    rows += [_row(case, steps) for case, steps in found]
     return Measured(tuple(rows), (same_as_one_process(cases),))
+
+
+def _row(case: Case, steps: list[list[Facts]]) -> tuple[str, ...]:
+    f, norms = steps[-1][0], " ".join("—" if facts[0].norm is None else f"{facts[0].norm:.3g}" for facts in steps)
+    return (str(case.ranks), f"{case.numel:,}", f"{case.numel * case.itemsize:,}", f"{max(f.most for f in steps[-1]):,}", f"{f.plain:,}",
+            f"{max(f.kept for f in steps[-1]):,}", f"{case.numel * case.itemsize / case.ranks:,.0f}", f"{f.sent.wire_bytes:,}", norms)
 
 
 def judge(case: Case, facts: list[Facts], step: int, where: str) -> Failure | None:
@@ -121,7 +119,7 @@ def run_cases(answer: Any, cases: Sequence[Case], patience: float) -> None:
     axis = WatchedAxis(Mesh(ParallelConfig(dp=int(os.environ["WORLD_SIZE"])))["dp"])
     for number, case in enumerate(cases):
         begin_case(number * STEPS, patience, axis)
-        right, plain, model, optimizers = train_alone(case), plain_peak(case), case.model(), Optimizers(case)
+        right, plain, model, optimizers = train_alone(case), Plain.of(case).peak, case.model(), Optimizers(case)
         live = LiveStorages(also=optimizers.bytes)
         axis.apart = live.ignoring
         live.follow(model.parameters())
@@ -151,20 +149,6 @@ def run_cases(answer: Any, cases: Sequence[Case], patience: float) -> None:
             saw(number * STEPS + step, facts)
             if axis.anyone(judge(case, [facts], step, "") is not None):
                 return
-
-
-def plain_peak(case: Case) -> int:
-    """The most bytes that a step's forward and backward pass take by themselves, every gradient thrown away as it comes."""
-    model, live = case.model(), LiveStorages()
-    for parameter in model.parameters():
-        parameter.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", None))
-    x, y = case.batch(0, 0)
-    live.follow([*model.parameters(), x, y])
-    before = live.now()
-    live.begin_peak()
-    with live:
-        model(x, y).backward()
-    return live.peak - before
 
 
 def _number(returned: Any) -> float | None:

@@ -11,10 +11,11 @@ from ....config import ParallelConfig
 from ....i18n import t
 from ....parallel.mesh import Mesh
 from ..live import LiveStorages
-from ..ranks import Transfers, begin_case, crash, observe, saw
+from ..ranks import Transfers, begin_case, saw
 from ..verdict import Failure, Measured
 from .optimizers import PER_ELEMENT, Optimizers, States, judge_states
 from .seen import Sent, WatchedAxis, Weights, judge_sent, judge_weights, judge_wire, same_as_one_process, see_sent, see_weights
+from .steps import examine_steps
 from .training import STEPS, Case, flat, train_alone
 from .update_hints import HINTS
 
@@ -37,20 +38,13 @@ class Facts:
 
 def examine(answer: Any, cases: Sequence[Case]) -> Failure | Measured:
     """The first case and step that fails, or what was held and sent in each."""
+    found = examine_steps(run_cases, answer, cases, judge)
+    if isinstance(found, Failure):
+        return found
     rows = [("N", t("parameters", "参数个数"), t("optimizer", "优化器"), t("states of the whole model, bytes", "整个模型的状态（字节）"),
              t("states on a rank, held", "一个 rank 持有的状态"), t("at the most", "最多时"), t("reduce-scatter, payload", "reduce-scatter 数据量"),
              t("all-gather, payload", "all-gather 数据量"), t("sent by a rank", "每个 rank 实发"), t("in an all-reduce it would be", "若用 all-reduce"))]
-    for ranks in dict.fromkeys(case.ranks for case in cases):
-        mine = [case for case in cases if case.ranks == ranks]
-        seen = observe(run_cases, ranks, answer, mine)
-        for number, case in enumerate(mine):
-            steps = [seen.complete(number * STEPS + step) for step in range(STEPS)]
-            for step, facts in enumerate(steps):
-                where = t(f"{case}, step {step + 1}", f"{case}、第 {step + 1} 步")
-                failure = crash(seen, where, case.criterion) if facts is None else judge(case, facts, step, where)
-                if failure:
-                    return failure
-            rows.append(_row(case, steps[-1]))
+    rows += [_row(case, steps[-1]) for case, steps in found]
     return Measured(tuple(rows), (same_as_one_process(cases),))
 
 

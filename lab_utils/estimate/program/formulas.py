@@ -1,0 +1,72 @@
+"""The machine whose sizes have names: every peak it reports is a list of formulas, of which the shape decides which is the highest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .attention import Torch
+from .conventions import Convention
+from .live import Storage
+from .size import Size, never_less
+
+
+class Highest:
+    """Levels, each with what it is made of, in the order in which they were reached; none is beaten by another for all shapes."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, level: Size | int, terms: Mapping[str, Size | int]) -> None:
+        self.rows: list[tuple[Size | int, dict[str, Size | int]]] = [(level, dict(terms))]
+
+    def note(self, level: Size | int, terms: Mapping[str, Size | int]) -> None:
+        """This level was reached."""
+        if not any(never_less(known, level) for known, _ in self.rows):
+            self.rows = [row for row in self.rows if not never_less(level, row[0])]
+            self.rows.append((level, dict(terms)))
+
+
+class Formulas(Torch):
+    """torch over named sizes. A level counts when it falls again: what came before on the way up was lower whatever the shape."""
+
+    def __init__(self, convention: Convention) -> None:
+        self._rising = self._saving = False
+        super().__init__(convention)
+
+    def begin_peaks(self) -> None:
+        self.highest = Highest(self.live, self.terms)
+        self.most_temporary = Highest(self.terms["temporary"], {})
+        self.most_saved, self.most_copies = Highest(self.saved, {}), Highest(self.copies, {})
+        self._rising = self._saving = False
+
+    def _grown(self) -> None:
+        self._rising = True
+
+    def _saved_more(self) -> None:
+        self._saving = True
+
+    def settle(self) -> None:
+        """Note where things stand: something is about to fall, or somebody asks."""
+        if self._rising:
+            self.highest.note(self.live, self.terms)
+            self.most_temporary.note(self.terms["temporary"], {})
+            self._rising = False
+        if self._saving:
+            self.most_saved.note(self.saved, {})
+            self.most_copies.note(self.copies, {})
+            self._saving = False
+
+    def shrink(self, term: str, nbytes: Size | int) -> None:
+        self.settle()
+        super().shrink(term, nbytes)
+
+    def rename(self, term: str, other: str, nbytes: Size | int) -> None:
+        self.settle()
+        super().rename(term, other, nbytes)
+
+    def shift(self, terms: Mapping[str, Size | int], saved: Size | int, copies: Size | int) -> None:
+        self.settle()
+        super().shift(terms, saved, copies)
+
+    def release(self, storage: Storage) -> None:
+        self.settle()
+        super().release(storage)
