@@ -112,19 +112,5 @@ def _played(model: str, kind: str, layers: int, **flags: Any) -> Played:
     if config is None:
         return Played(0, 0, 0, 0)
     step = Step(config, rank, 0, 0)
-    torch, most, grow, finish = step.torch, [0, 0], step.torch.grow, step.sync.finish
-    phase = 0
-
-    def watched(term: str, nbytes: int) -> None:
-        grow(term, nbytes)
-        most[phase] = max(most[phase], torch.terms["temporary"])
-
-    def ended() -> None:
-        nonlocal phase
-        finish()
-        phase = 1
-        watched("temporary", 0)
-
-    torch.grow, step.sync.finish = watched, ended
     step.run()
-    return Played(torch.saved_peak, torch.copies_peak, *most)
+    return Played(step.torch.saved_peak, step.torch.copies_peak, step.temporary_bytes["passes"], step.temporary_bytes["update"])

@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from ..config import TrainConfig
-from ..estimate.memory.lifetimes import Step
+from ..estimate.memory.curve import step_curve
 from ..estimate.ops import step_flops
 
 LAYERS = 6
@@ -52,18 +52,15 @@ def config(policy: str) -> TrainConfig:
 @cache
 def curve(policy: str) -> Curve:
     """What is saved for the backward pass, operation by operation."""
-    step = Step(config(policy), 0, 0, 0)
-    torch, points = step.torch, []
-
-    def entered(scope: str) -> None:
-        if points and torch.saved_peak > max(points[-1].saved, torch.saved):
-            points.append(points[-1]._replace(saved=torch.saved_peak))      # came and went within the operation
-        points.append(Point(_part(scope), torch.phase, torch.saved))
-        torch.saved_peak = torch.saved
-
-    torch.watcher = entered
-    step.run()
-    entered("token_embedding")
+    points, saved = [], 0
+    for moment in step_curve(config(policy)):
+        if moment.phase == "update" or moment.label == "begin":
+            continue
+        point, before, saved = Point(_part(moment.label), moment.phase, saved), saved, moment.live["activations"]
+        points.append(point)
+        if moment.saved_peak_bytes > max(before, saved):
+            points.append(point._replace(saved=moment.saved_peak_bytes))      # came and went within the operation
+    points.append(Point("embed", "forward", saved))
     return Curve(tuple(points), max(point.saved for point in points))
 
 

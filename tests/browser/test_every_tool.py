@@ -48,14 +48,15 @@ def test_the_keyboard_alone_reaches_every_control_and_changes_the_picture(tools,
 
 @tool_names
 def test_the_challenge_says_in_words_when_it_is_met(tools, open_page, name):
-    tool, page = tools[name, "en"], open_page(tools[name, "en"]).page
+    tool, tour, page = tools[name, "en"], TOURS[name], open_page(tools[name, "en"]).page
     challenge = page.locator(".challenge")
     expect(challenge).to_contain_text("Not yet.")
-    choose(page, tool, **TOURS[name].solved)
-    expect(challenge).to_contain_text("✓ Solved.")
-    expect(page.get_by_role("status")).to_contain_text("Solved.")
-    choose(page, tool, **TOURS[name].spoilt)
-    expect(challenge).to_contain_text("Not yet.")
+    mended = {control: tour.solved[control] for control in tour.spoilt}
+    for state, answer in ((tour.solved | tour.spoilt, "Not yet."), (mended, "✓ Solved."), (tour.spoilt, "Not yet.")):
+        choose(page, tool, **state)
+        expect(challenge).to_contain_text(answer)
+        if state == mended:
+            expect(page.get_by_role("status")).to_contain_text("Solved.")
 
 
 @tool_names

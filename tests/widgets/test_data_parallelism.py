@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from lab_utils.config import TrainConfig
-from lab_utils.estimate import time as estimate_time
 from lab_utils.estimate.hardware import cluster
+from lab_utils.estimate.time import data_parallel as estimate_time
 from lab_utils.estimate.time import data_parallel_step
 from lab_utils.layout.wire import wire_bytes
 from lab_utils.presets import PRESETS

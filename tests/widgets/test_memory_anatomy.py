@@ -10,9 +10,9 @@ from itertools import product
 import pytest
 
 from lab_utils import ConfigError, estimate, train
-from lab_utils.estimate import hardware, optimizers
-from lab_utils.estimate import memory as estimate_memory
-from lab_utils.estimate.memory import memory_of_rank
+from lab_utils.estimate import hardware
+from lab_utils.estimate.memory import memory_of_rank, optimizers
+from lab_utils.estimate.memory import terms as estimate_memory
 from lab_utils.estimate.program.model import Program
 from lab_utils.layout.refusals_layout import refuse_layout
 from lab_utils.widgets import Explorer, anatomy_costs, anatomy_measured, anatomy_steps, memory_anatomy

@@ -11,9 +11,10 @@ from itertools import product
 import pytest
 
 from lab_utils import TrainConfig
-from lab_utils.estimate import estimate, optimizers
-from lab_utils.estimate import memory as estimate_memory
+from lab_utils.estimate import estimate
 from lab_utils.estimate import traffic as estimate_traffic
+from lab_utils.estimate.memory import optimizers
+from lab_utils.estimate.memory import terms as estimate_memory
 from lab_utils.widgets import Explorer, zero_bytes, zero_costs, zero_stages, zero_traffic, zero_walk_scene
 from lab_utils.widgets.controls import start_state, states
 from lab_utils.widgets.table import compress, decompress, unpack

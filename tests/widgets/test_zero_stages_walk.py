@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from lab_utils import TrainConfig, launch
-from lab_utils.estimate.memory import model_state_bytes, unit_bytes
+from lab_utils.estimate.memory.terms import model_state_bytes, unit_bytes
 from lab_utils.layout.parameters import parameter_count
 from lab_utils.layout.units import zero_units
 from lab_utils.widgets import zero_walk_scene

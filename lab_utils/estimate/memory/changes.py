@@ -20,7 +20,7 @@ from ..program.rank_shape import held_placements, held_units
 from ..program.size import Shape, Size
 from ..program.tape import Leaf
 from .short import SHOWN, ShortRank
-from .sync import Sharded, in_buckets
+from .sync import Sharded, has_buckets, in_buckets
 
 Terms = dict[str, Size | int]
 
@@ -106,7 +106,7 @@ def stage_changes(config: TrainConfig, pattern: Pattern, tp_rank: int, owed: boo
     together: frozenset[str] = frozenset()
     if p.zero:
         numbers |= {shard_name(unit): unit.numel // p.dp for unit in held_units(config, parts, tp_rank)}
-    elif p.dp > 1:
+    elif has_buckets(config):
         together = in_buckets(config, {name: place.numel for name, place in held_placements(config, parts, tp_rank).items()}, pattern.alone)
     kind = kind_of(model, config.precision, numbers, sequence_parallel=p.sequence_parallel, layers=max(blocks, 1), recomputed=tuple(again),
                    selective=config.recompute == "selective", zero=p.zero, micro_batches=min(config.micro_batches, 3 if p.zero == 1 else 2))
@@ -225,7 +225,7 @@ class _Note:
 
     def begin(self) -> None:
         torch, self.first_sum = self.torch, None
-        self.live, self.terms, self.saved, self.copies = torch.live, dict(torch.terms), torch.saved, torch.copies
+        self.terms, self.saved, self.copies = dict(torch.terms), torch.saved, torch.copies
         torch.begin_peaks()
 
     def begin_alone(self) -> None:
@@ -238,13 +238,13 @@ class _Note:
         return {term: nbytes - self.terms[term] for term, nbytes in terms.items() if nbytes != self.terms[term]}
 
     def _so_far(self, highest: Highest) -> list[tuple[Size | int, Terms]]:
-        return [(level - self.live, self._added(terms)) for level, terms in highest.rows]
+        return [(level, self._added(terms)) for level, terms in highest.rows]
 
     def _sum(self) -> None:
         if self.first_sum is None:
             torch = self.torch
             torch.settle()
-            self.first_sum = _Reached(self._so_far(torch.highest), torch.live - self.live, self._added(torch.terms))
+            self.first_sum = _Reached(self._so_far(torch.highest), torch.live, self._added(torch.terms))
 
     def end(self, handed_on: Size | int) -> _Formulas:
         """`handed_on`: temporary bytes of what goes to another stage; whoever plays the change accounts for them."""

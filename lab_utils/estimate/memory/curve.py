@@ -17,7 +17,7 @@ class Moment:
 
     `label`: the op ("blocks.3.attention.core"), the block ("blocks.3") or an end of the model. `phase`: "forward", "recompute",
     "backward" or "update". `layer`: its block, None for the ends. `live`: bytes by term when it is over; `highest`: by term at
-    its highest moment, which adds up to `peak_bytes`.
+    its highest moment, which adds up to `peak_bytes`. `saved_peak_bytes`: the most saved for the backward pass meanwhile.
     """
 
     label: str
@@ -25,6 +25,7 @@ class Moment:
     layer: int | None
     live: dict[str, int]
     highest: dict[str, int]
+    saved_peak_bytes: int
 
     @property
     def live_bytes(self) -> int:
@@ -48,23 +49,15 @@ def step_curve(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, conventi
     now = ["begin", "forward"]
 
     def close() -> None:
-        moments.append(Moment(now[0], now[1], _layer(now[0]), dict(torch.terms), dict(torch.at_peak)))
-        torch.peak, torch.at_peak = torch.live, dict(torch.terms)
+        moments.append(Moment(now[0], now[1], _layer(now[0]), dict(torch.terms), dict(torch.at_peak), torch.saved_peak))
+        torch.begin_peaks()
 
     def entered(scope: str) -> None:
         if now != [scope, torch.phase]:
             close()
             now[:] = scope, torch.phase
 
-    finish = step.sync.finish
-
-    def backward_is_over() -> None:
-        finish()
-        close()
-        now[:] = "optimizer", "update"
-
-    torch.watcher, step.sync.finish = entered, backward_is_over
-    torch.grow("temporary", 0)
+    torch.watcher = entered
     step.run()
     close()
     return moments
@@ -75,7 +68,8 @@ def by_block(moments: Iterable[Moment]) -> list[Moment]:
     found = []
     for (label, phase), group in groupby(moments, key=lambda moment: (_part(moment.label), moment.phase)):
         ops = list(group)
-        found.append(Moment(label, phase, ops[0].layer, ops[-1].live, max(ops, key=lambda op: op.peak_bytes).highest))
+        found.append(Moment(label, phase, ops[0].layer, ops[-1].live, max(ops, key=lambda op: op.peak_bytes).highest,
+                            max(op.saved_peak_bytes for op in ops)))
     return found
 
 

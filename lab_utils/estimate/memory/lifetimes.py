@@ -44,7 +44,8 @@ def simulate_step(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, optim
 
 
 class Step(Rank):
-    """One rank's step: `torch` has counted everything once `run()` has returned."""
+    """One rank's step: `torch` has counted everything once `run()` has returned. `temporary_bytes`: the most that is nothing
+    else, in the forward and backward passes and in the update."""
 
     def __init__(self, config: TrainConfig, pp_rank: int, tp_rank: int, optimizer_bytes: int, convention: str = "cpu") -> None:
         p, parts = config.parallel, parts_of_stages(config, pp_rank)
@@ -66,9 +67,13 @@ class Step(Rank):
         self.sync.zero_grad()
         self._pipeline()
         self.sync.finish()
+        passing, self.torch.temporary_peak = self.torch.temporary_peak, self.torch.terms["temporary"]
+        self.torch.phase = "update"
+        self.torch.enter("optimizer")
         self._sum_over_holders()
         self._update()
         self.sync.publish()
+        self.temporary_bytes = {"passes": passing, "update": self.torch.temporary_peak}
 
     # -- the pipeline ----------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from functools import lru_cache
 from ...config import ModelConfig, ParallelConfig, TrainConfig
 from ...layout.placement import Placement
 from ..program.rank_shape import held_placements, held_units
-from .sync import in_buckets
+from .sync import has_buckets, in_buckets
 
 
 @dataclass(frozen=True)
@@ -30,21 +30,29 @@ def standing(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int) 
     """What the rank that runs `parts` holds all along."""
     p, width = config.parallel, 2 if config.precision == "bf16-pure" else 4
     ends, blocks = _parts_in_all(parts)
+    shown = [*ends, *["blocks.0"] * bool(blocks)]
+    here = held_placements(config, shown, tp_rank)
     if p.zero:
-        units = [(unit, blocks if unit.name.startswith("blocks.") else 1) for unit in held_units(config, [*ends, *["blocks.0"] * bool(blocks)], tp_rank)]
-        here = held_placements(config, [*ends, *["blocks.0"] * bool(blocks)], tp_rank)
+        units = [(unit, blocks if unit.name.startswith("blocks.") else 1) for unit in held_units(config, shown, tp_rank)]
         whole, owned = sum(u.numel * n for u, n in units), sum(u.numel // p.dp * n for u, n in units)
         arriving = sum(u.numel // p.dp * n * (2 if u.low_precision else width) for u, n in units) if p.zero == 3 and p.dp > 1 else 0
         partial = sum(numel * n for u, n in units for name, _, numel, _ in u.pieces(p.dp, 0) if here[name].partial)
         shared = tuple(u.numel // p.dp for u, _ in units if any(here[part.name].shared_over_pp for part in u.parts))
         return Standing(width * (owned if p.zero == 3 else whole), width * whole if p.zero == 1 else 0, width * owned if p.zero > 1 else 0, arriving,
                         owned, partial, shared)
-    places = _places(config, parts, tp_rank)
-    total = sum(place.numel for place in places.values())
-    together = in_buckets(config, {name: place.numel for name, place in places.items()})
-    kept = sum(places[name].numel for name in together)
-    return Standing(width * total, width * kept, width * (total - kept), 0, total, sum(place.numel for place in places.values() if place.partial),
-                    tuple(place.numel for place in places.values() if place.shared_over_pp))
+    places = [(place, blocks if name.startswith("blocks.") else 1) for name, place in here.items()]
+    total = sum(place.numel * n for place, n in places)
+    kept = _in_buckets(config, parts, tp_rank)
+    return Standing(width * total, width * kept, width * (total - kept), 0, total, sum(place.numel * n for place, n in places if place.partial),
+                    tuple(place.numel for place, _ in places if place.shared_over_pp))
+
+
+def _in_buckets(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int) -> int:
+    """Elements of the gradients that share a buffer with others."""
+    if not has_buckets(config):
+        return 0
+    numels = {name: place.numel for name, place in _places(config, parts, tp_rank).items()}
+    return sum(numels[name] for name in in_buckets(config, numels))
 
 
 def _parts_in_all(parts: Mapping[int, list[str]]) -> tuple[list[str], int]:
@@ -60,7 +68,7 @@ def _places(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int) -
 def alone_in_its_bucket(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int) -> str | None:
     """The small gradient that is the only one in the last bucket, if there is such a one."""
     p, width = config.parallel, 2 if config.precision == "bf16-pure" else 4
-    if p.dp == 1 or p.zero or p.gradient_sync != "bucketed":
+    if not has_buckets(config):
         return None
     numels = {name: place.numel for name, place in _places(config, parts, tp_rank).items()}
     small = {name for name, numel in numels.items() if numel * width < p.bucket_bytes}
@@ -75,6 +83,8 @@ def alike(config: TrainConfig, tp_rank: int) -> int:
 
 @lru_cache(maxsize=512)
 def _alike(model: ModelConfig, tp: int, sequence_parallel: bool) -> list[int]:
+    if tp == 1:
+        return [0]
     config = TrainConfig(model=model, parallel=ParallelConfig(tp=tp, sequence_parallel=sequence_parallel), global_batch=1)
     shapes = [[place.numel for place in held_placements(config, ("embed", "blocks.0", "predict"), rank).values()] for rank in range(tp)]
     return [shapes.index(shape) for shape in shapes]

@@ -24,10 +24,15 @@ class Owned(NamedTuple):
     numel: int
 
 
+def has_buckets(config: TrainConfig) -> bool:
+    """Whether several gradients travel as one."""
+    return config.parallel.dp > 1 and not config.parallel.zero and config.parallel.gradient_sync == "bucketed"
+
+
 def in_buckets(config: TrainConfig, numels: Mapping[str, int], alone: str | None = None) -> frozenset[str]:
     """The gradients that share a buffer with others; `alone` does not, whatever the numbers say."""
     p, width = config.parallel, 2 if config.precision == "bf16-pure" else 4
-    if p.dp == 1 or p.zero or p.gradient_sync != "bucketed":
+    if not has_buckets(config):
         return frozenset()
     shared = (bucket.names for bucket in assign_buckets(numels, p.bucket_bytes, width) if len(bucket.names) > 1)
     return frozenset(name for names in shared for name in names if name != alone)

@@ -7,22 +7,25 @@ from collections.abc import Mapping
 from .attention import Torch
 from .conventions import Convention
 from .live import Storage
-from .size import Size, never_less
+from .size import Size, coefficients, never_less
 
 
 class Highest:
     """Levels, each with what it is made of, in the order in which they were reached; none is beaten by another for all shapes."""
 
-    __slots__ = ("rows",)
+    __slots__ = ("rows", "_sums")
 
     def __init__(self, level: Size | int, terms: Mapping[str, Size | int]) -> None:
         self.rows: list[tuple[Size | int, dict[str, Size | int]]] = [(level, dict(terms))]
+        self._sums = [coefficients(level)]
 
     def note(self, level: Size | int, terms: Mapping[str, Size | int]) -> None:
         """This level was reached."""
-        if not any(never_less(known, level) for known, _ in self.rows):
-            self.rows = [row for row in self.rows if not never_less(level, row[0])]
-            self.rows.append((level, dict(terms)))
+        total = coefficients(level)         # nowhere less means no smaller sum of coefficients, which is quickly looked up
+        if any(known_sum >= total and never_less(known, level) for known_sum, (known, _) in zip(self._sums, self.rows, strict=True)):
+            return
+        left = [i for i, row in enumerate(self.rows) if self._sums[i] > total or not never_less(level, row[0])]
+        self.rows, self._sums = [*(self.rows[i] for i in left), (level, dict(terms))], [*(self._sums[i] for i in left), total]
 
 
 class Formulas(Torch):
@@ -33,8 +36,9 @@ class Formulas(Torch):
         super().__init__(convention)
 
     def begin_peaks(self) -> None:
+        """The highest from now on; what is alive is counted from here."""
+        self.live = 0
         self.highest = Highest(self.live, self.terms)
-        self.most_temporary = Highest(self.terms["temporary"], {})
         self.most_saved, self.most_copies = Highest(self.saved, {}), Highest(self.copies, {})
         self._rising = self._saving = False
 
@@ -48,7 +52,6 @@ class Formulas(Torch):
         """Note where things stand: something is about to fall, or somebody asks."""
         if self._rising:
             self.highest.note(self.live, self.terms)
-            self.most_temporary.note(self.terms["temporary"], {})
             self._rising = False
         if self._saving:
             self.most_saved.note(self.saved, {})

@@ -50,13 +50,13 @@ def ledger_of(kind: Kind, convention: str) -> tuple[Entry, ...]:
     """The ops of one micro-batch through a model of one block, in the order of the forward pass."""
     torch, config = Formulas(CONVENTIONS[convention]), with_names(kind)
     program = program_of(torch, config, named_shapes(kind, PARTS))
-    visits = _Visits(torch)
     tokens = config.micro_batch * config.model.seq
+    batch, targets = (Value(Storage(torch, tokens * INDEX), tokens, INDEX) for _ in range(2))
+    visits = _Visits(torch)
     with torch.casting(program.inside):
-        x = program.embed(Value(Storage(torch, tokens * INDEX), tokens, INDEX))
-        x = program.run_block(0, x)
-        loss = program.predict(x, Value(Storage(torch, tokens * INDEX), tokens, INDEX))
-        visits.close()
+        x = program.predict(program.run_block(0, program.embed(batch)), targets)
+    loss = torch.scale(x)
+    del x
     torch.go_back([(loss.node, loss.slot, torch.new(1, 4))])
     visits.close()
     scopes = [scope for scope, phase in torch.rows if phase == "forward" and scope]
@@ -73,7 +73,7 @@ class _Visits:
 
     def _begin(self, scope: str) -> None:
         torch = self.torch
-        self.now, self.before, self.saved, self.copies = (scope, torch.phase), torch.live, torch.saved, torch.copies
+        self.now, self.saved, self.copies = (scope, torch.phase), torch.saved, torch.copies
         torch.begin_peaks()
 
     def entered(self, scope: str) -> None:
@@ -86,8 +86,8 @@ class _Visits:
         """The op is over."""
         torch, (scope, phase) = self.torch, self.now
         torch.settle()
-        levels = tuple(level - self.before for level, _ in torch.highest.rows)
-        visit = Visit(phase, levels, torch.live - self.before, torch.saved - self.saved, torch.copies - self.copies)
+        levels = tuple(level for level, _ in torch.highest.rows)
+        visit = Visit(phase, levels, torch.live, torch.saved - self.saved, torch.copies - self.copies)
         self.of.setdefault(scope, []).append(visit)
         self._begin(scope)
 

@@ -38,7 +38,7 @@ class MegatronProgram(ParallelProgram):
     torch: _Torch
 
     def _then_add(self, x: Value, y: Value, scope: str) -> Value:
-        self._enter(scope.replace("residual", "dropout"))
+        self.torch.enter(scope.replace("residual", "dropout"))
         return super()._then_add(x, self.torch.dropout(y), scope)
 
     def _core(self, q: Value, k: Value, v: Value, heads: Heads, groups: Heads) -> Value:

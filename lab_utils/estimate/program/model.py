@@ -37,33 +37,28 @@ class Program:
     def embed(self, tokens: Value) -> Value:
         """What the first block reads."""
         torch, h = self.torch, self.model.hidden
-        self._enter("token_embedding")
+        self.torch.enter("token_embedding")
         x = torch.embedding(self._value("token_embedding.weight"), tokens, tokens.numel, h)
         if self.model.positions == "learned":
-            self._enter("position_embedding")
+            self.torch.enter("position_embedding")
             x = torch.add(x, torch.embedding(self._value("position_embedding.weight"), torch.new(self.model.seq, INDEX), tokens.numel, h))
         return x
 
     def block(self, layer: int, x: Value) -> Value:
         """x + attention(norm(x)), then the same with the MLP."""
         name = f"blocks.{layer}"
-        self._enter(f"{name}.attention_norm")
+        self.torch.enter(f"{name}.attention_norm")
         y = self._then_add(x, self.attention(name, self.norm(f"{name}.attention_norm", x)), f"{name}.attention.residual")
-        self._enter(f"{name}.mlp_norm")
+        self.torch.enter(f"{name}.mlp_norm")
         return self._then_add(y, self.mlp(name, self.norm(f"{name}.mlp_norm", y)), f"{name}.mlp.residual")
 
-    def _enter(self, scope: str) -> None:
-        self.torch.scope = scope
-        if self.torch.watcher is not None:
-            self.torch.watcher(scope)
-
     def _then_add(self, x: Value, y: Value, scope: str) -> Value:
-        self._enter(scope)
+        self.torch.enter(scope)
         return self.torch.add(x, y)
 
     def norm(self, name: str, x: Value) -> Value:
         """The configured normalisation."""
-        self._enter(name)
+        self.torch.enter(name)
         weight = self._value(f"{name}.weight")
         if self.model.norm == "rmsnorm":
             return self.torch.rms_norm(x, weight)
@@ -79,9 +74,9 @@ class Program:
         heads, groups = Heads(b, self._out(f"{name}.query") // d, s, d), Heads(b, self._out(f"{name}.key") // d, s, d)
         q, k, v = (self.torch.split_heads(y, like) for y, like in zip(projected, (heads, groups, groups), strict=True))
         if model.positions == "rope":
-            self._enter(f"{name}.rotate")
+            self.torch.enter(f"{name}.rotate")
             q, k = self.torch.rotate(q, heads), self.torch.rotate(k, groups)
-        self._enter(f"{name}.core")
+        self.torch.enter(f"{name}.core")
         joined = self.torch.join_heads(self.core(name, q, k, v, heads, groups), heads)
         return self.leave(f"{name}.output", joined)
 
@@ -108,16 +103,16 @@ class Program:
         name = f"{name}.mlp"
         if self.model.activation == "swiglu":
             gate, up = self.project(x, f"{name}.gate", f"{name}.up")
-            self._enter(f"{name}.activation")
+            self.torch.enter(f"{name}.activation")
             return self.leave(f"{name}.down", self.torch.multiply(self.torch.activation(gate), up))
         (up,) = self.project(x, f"{name}.up")
-        self._enter(f"{name}.activation")
+        self.torch.enter(f"{name}.activation")
         return self.leave(f"{name}.down", self.torch.activation(up))
 
     def predict(self, x: Value, targets: Value) -> Value:
         """The loss of the last block's output."""
         logits = self.project_out(self.norm("final_norm", x))
-        self._enter("loss")
+        self.torch.enter("loss")
         return self.loss(logits, targets)
 
     # -- what a layout may replace ---------------------------------------------------------------------------------
@@ -126,7 +121,7 @@ class Program:
         return self.leaves[f"{name}.weight"].shape[0]
 
     def _linear(self, name: str, x: Value, weight: str | None = None) -> Value:
-        self._enter(name)
+        self.torch.enter(name)
         out, inner = self.leaves[weight or f"{name}.weight"].shape
         return self.torch.linear(x, self._value(weight or f"{name}.weight"), self._value(f"{name}.bias"), out, inner)
 

@@ -46,7 +46,7 @@ class Size:
             for q, y in other.terms.items():
                 product = tuple(sorted(p + q))
                 found[product] = found.get(product, 0) + x * y
-        return _made(found)
+        return _made({product: times for product, times in found.items() if times})
 
     __rmul__ = __mul__
 
@@ -109,7 +109,15 @@ def _without(product: Product, divisor: Product) -> Product:
 def never_less(left: Size | int, right: Size | int) -> bool:
     """Whether left ≥ right for all shapes (all coefficients of the difference say so; sums that need more than that do not count)."""
     more, less = _terms(left), _terms(right)
-    return all(more.get(product, 0) >= times for product, times in less.items()) and all(times >= 0 for product, times in more.items() if product not in less)
+    for product, times in less.items():
+        if more.get(product, 0) < times:
+            return False
+    return all(times >= 0 or product in less for product, times in more.items())
+
+
+def coefficients(size: Size | int) -> int:
+    """The sum of all coefficients."""
+    return sum(size.terms.values()) if type(size) is Size else size
 
 
 class Shape:

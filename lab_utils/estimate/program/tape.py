@@ -86,6 +86,12 @@ class Machine(Memory):
         self.rows: dict[tuple[str, str], list[int]] = {}
         self.watcher: Callable[[str], None] | None = None      # told when a scope is entered, forward or backward
 
+    def enter(self, scope: str) -> None:
+        """What runs from now on belongs to `scope`."""
+        self.scope = scope
+        if self.watcher is not None:
+            self.watcher(scope)
+
     def kernel(self, read: int, written: int, flops: int = 0) -> None:
         """Enter one kernel's work under the current scope and phase."""
         row = self.rows.get((self.scope, self.phase))
@@ -127,7 +133,7 @@ class Machine(Memory):
         waiting = _dependencies(node for node, _, _ in roots)
         buffers: dict[Node | Leaf, list[Value | None]] = {}
         ready: list[tuple[int, int, Node | Leaf]] = []
-        entered = count()       # of equal order: first come, first served
+        under_way, entered = False, count()       # of equal order: first come, first served
         for node, slot, gradient in roots:
             if node not in buffers:
                 buffers[node] = [None] * getattr(node, "outputs", 1)
@@ -139,10 +145,9 @@ class Machine(Memory):
             if isinstance(node, Leaf):
                 node.put(self, gradients.pop())
                 continue
-            if node.scope != self.scope:
-                self.scope = node.scope
-                if self.watcher is not None:
-                    self.watcher(node.scope)
+            if node.scope != self.scope or not under_way:
+                under_way = True
+                self.enter(node.scope)
             results = list(node.backward([held.value for held in node.saved], gradients))
             del gradients
             node.saved = []

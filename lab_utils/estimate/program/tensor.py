@@ -123,7 +123,7 @@ class ParallelProgram(Program):
 
     def project(self, x: Value, *names: str, tied: str | None = None) -> tuple[Value, ...]:
         torch = self.torch
-        self._enter(names[0])
+        self.torch.enter(names[0])
         weight_names = [tied or f"{name}.weight" for name in names]
         leaves = [self.leaves[name] for name in weight_names]
         weights = [self._weight(name) for name in weight_names]
@@ -177,7 +177,7 @@ class ParallelProgram(Program):
 
     def leave(self, name: str, x: Value) -> Value:
         torch = self.torch
-        self._enter(name)
+        self.torch.enter(name)
         x, weight = self._inside(x), self._weight(f"{name}.weight")
         leaf = self.leaves[f"{name}.weight"]
         y = self._row_forward(x, weight, leaf)
@@ -207,10 +207,10 @@ class ParallelProgram(Program):
         if self.ranks == 1:
             return super().embed(tokens)
         torch = self.torch
-        self._enter("token_embedding")
+        self.torch.enter("token_embedding")
         x = self._embedded(tokens)
         if self.model.positions == "learned":
-            self._enter("position_embedding")
+            self.torch.enter("position_embedding")
             positions = torch.new(self.model.seq, INDEX)
             if self.scattered and tokens.numel != self.model.seq:
                 positions = torch.new(tokens.numel, INDEX, positions.nbytes)
