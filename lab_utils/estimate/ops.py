@@ -16,9 +16,9 @@ from functools import lru_cache
 from ..config import ModelConfig, TrainConfig
 from .program.kinds import Kind, kind_of, numbers_of
 from .program.ledger import PARTS, Entry, ledger_of
+from .program.regions import Message
 from .program.size import Shape
 from .program.stage_parts import parts_of_stages
-from .program.tensor import Message
 
 __all__ = ["Message", "Op", "backward_order", "block_ledger", "ledger_parts", "op_ledger", "step_flops"]
 

@@ -13,7 +13,8 @@ from ...config import TrainConfig
 from ...layout.schedule import Action, Plan, make_schedule, splits_backward
 from ..program.kernels import INDEX
 from ..program.stage_parts import parts_of_stages
-from .changes import Change, Context, Pattern, stage_changes
+from .change import Change, Context
+from .changes import Pattern, stage_changes
 from .lifetimes import StepMemory
 from .short import runs_of
 from .standing import Standing, alike, alone_in_its_bucket, standing

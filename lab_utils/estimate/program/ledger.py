@@ -11,8 +11,9 @@ from .kernels import INDEX
 from .kinds import Kind, named_shapes, with_names
 from .live import Storage, Value
 from .model import Program
+from .regions import Message, Regions
 from .size import Shape, Size
-from .tensor import Message, ParallelProgram, program_of
+from .tensor import program_of
 
 PARTS = ("embed", "blocks.0", "predict")
 _PRODUCTS = ("query", "key", "value", "output", "gate", "up", "down", "head")
@@ -102,5 +103,5 @@ def _entry(scope: str, torch: Formulas, program: Program, tokens: Size | int, vi
     if kind == "matmul":
         out, inner = program.leaves["token_embedding.weight" if last == "head" and tied else f"{scope}.weight"].shape
         product = tokens, inner, out
-    messages = tuple(m for at, m in program.messages if at == scope) if isinstance(program, ParallelProgram) else ()
+    messages = tuple(m for at, m in program.messages if at == scope) if isinstance(program, Regions) else ()
     return Entry(scope, part, kind, work, tuple(visits.of.get(scope, ())), product, messages, names)

@@ -1,0 +1,133 @@
+"""A stage of one kind played through, for three micro-batches at most and with names in place of sizes: each action's change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from ..program.conventions import CONVENTIONS
+from ..program.formulas import Formulas, Highest
+from ..program.kinds import Kind, named_shapes, named_units, with_names
+from ..program.size import Size
+from ..program.tape import Leaf
+from .change import ChangeFormulas, Context, Reached, Terms
+from .short import ShortRank
+from .sync import Sharded
+
+
+class Played(NamedTuple):
+    """A stage of a kind: long runs of blocks are cut down to `parts`, with a number of its own for those left out after each."""
+
+    kind: Kind
+    parts: tuple[str, ...]
+    left_out: tuple[tuple[str, str], ...]
+    rows: bool
+    together: frozenset[str]
+    owed: bool
+    convention: str
+
+
+@lru_cache(maxsize=512)
+def stage_formulas(played: Played) -> dict[Context, ChangeFormulas]:
+    found: dict[Context, ChangeFormulas] = {}
+    for rows in (False, True) if played.rows else (False,):
+        found.update(_play(played, rows))
+    return found
+
+
+def _stage(played: Played) -> ShortRank:
+    kind, parts = played.kind, list(played.parts)
+    left_out = {part: Size.named(name) for part, name in played.left_out}
+    units = named_units(kind, parts) if kind.zero else []
+    torch = Formulas(CONVENTIONS[played.convention])
+    return ShortRank(torch, with_names(kind), parts, left_out, named_shapes(kind, parts), units, played.together, played.owed)
+
+
+def _play(played: Played, rows: bool) -> Iterator[tuple[Context, ChangeFormulas]]:
+    stage, zero = _stage(played), played.kind.zero
+    torch, sync, m = stage.torch, stage.sync, played.kind.micro_batches
+    embed, predict = played.parts[0] == "embed", played.parts[-1] == "predict"
+    if played.rows:
+        stage.tokens[0].storage.resize(Size.named("rows"))
+    note = _Note(stage)
+    sync.zero_grad()
+    if rows:
+        torch.hold(stage.tokens[0].storage)
+    for micro in range(m):
+        first, last = micro == 0, micro == m - 1 and zero == 1
+        sync.enabled = micro == m - 1
+        x = None if embed else stage.boundary()
+        leaf = None if x is None else Leaf(x)
+        if x is not None:
+            torch.hold(x.storage)
+        gradient = None if predict else stage.boundary()
+        note.begin()
+        outputs = [stage.through(0, x, micro)]
+        yield Context("F", rows=rows), note.end(0 if predict else outputs[0].nbytes)
+        root = outputs[0].node, outputs[0].slot
+        if gradient is not None:
+            outputs.clear()
+        if played.owed:
+            stage.program.owed.open((micro, 0))
+        note.begin_alone()
+        if gradient is None:
+            scaled = torch.scale(outputs.pop())
+            torch.go_back([(scaled.node, scaled.slot, torch.new(1, 4))])
+            del scaled
+        else:
+            torch.go_back([(*root, gradient)])
+        change, message, before = note.end(0 if leaf is None else leaf.grad.nbytes), gradient is not None, torch.live
+        gradient = None
+        yield Context("B", first, last, rows), replace(change, keeps_message=message and torch.live == before)
+        if played.owed:
+            note.begin_alone()
+            stage.program.owed.work_off((micro, 0))
+            yield Context("W", first, last), note.end(0)
+        if x is not None:
+            torch.release(x.storage)
+            leaf.take()
+
+
+class _Note:
+    """Notes what is added between `begin` and `end`."""
+
+    def __init__(self, stage: ShortRank) -> None:
+        self.torch, self.sync = stage.torch, stage.sync
+        self.first_sum: Reached | None = None
+        if isinstance(self.sync, Sharded):
+            self.sync.before_reduce = self._sum
+
+    def begin(self) -> None:
+        torch, self.first_sum = self.torch, None
+        self.terms, self.saved, self.copies = dict(torch.terms), torch.saved, torch.copies
+        torch.begin_peaks()
+
+    def begin_alone(self) -> None:
+        """Begin with nothing on its way."""
+        if isinstance(self.sync, Sharded):
+            self.sync.collect()
+        self.begin()
+
+    def _added(self, terms: Mapping[str, Size | int]) -> Terms:
+        return {term: nbytes - self.terms[term] for term, nbytes in terms.items() if nbytes != self.terms[term]}
+
+    def _so_far(self, highest: Highest) -> list[tuple[Size | int, Terms]]:
+        return [(level, self._added(terms)) for level, terms in highest.rows]
+
+    def _sum(self) -> None:
+        if self.first_sum is None:
+            torch = self.torch
+            torch.settle()
+            self.first_sum = Reached(self._so_far(torch.highest), torch.live, self._added(torch.terms))
+
+    def end(self, handed_on: Size | int) -> ChangeFormulas:
+        """`handed_on`: temporary bytes of what goes to another stage; whoever plays the change accounts for them."""
+        torch = self.torch
+        torch.settle()
+        after = self._added(torch.terms)
+        after["temporary"] = after.get("temporary", 0) - handed_on
+        on_its_way = self.sync.on_its_way() if isinstance(self.sync, Sharded) and self.first_sum is not None else (0, 0, 0)
+        return ChangeFormulas(self._so_far(torch.highest), after, [level - self.saved for level, _ in torch.most_saved.rows], torch.saved - self.saved,
+                         [level - self.copies for level, _ in torch.most_copies.rows], torch.copies - self.copies, self.first_sum, on_its_way)
