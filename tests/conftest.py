@@ -11,8 +11,8 @@ from lab_utils.launch import process
 TESTS = Path(__file__).parent
 ALONE = (           # files and folders
     # they measure seconds, or end what does not answer within some
-    "bench", "launch/test_faults.py", "launch/test_launch.py", "launch/test_lifetime.py", "launch/test_notebook.py", "launch/test_torchrun_exit.py",
-    "measure/test_calibrate.py", "test_house.py", "train/test_dead_rank.py", "widgets/test_explorer.py",
+    "bench", "browser/test_explorer_lab.py", "launch/test_faults.py", "launch/test_launch.py", "launch/test_lifetime.py", "launch/test_notebook.py",
+    "launch/test_torchrun_exit.py", "measure/test_calibrate.py", "test_house.py", "train/test_dead_rank.py", "widgets/test_explorer.py",
     # every byte on the loopback interface
     "measure/test_wire.py",
 )  # fmt: skip

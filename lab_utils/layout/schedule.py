@@ -39,10 +39,14 @@ def make_schedule(name: Schedule, ranks: int, micro_batches: int, virtual_stages
     ValueError) with what works instead.
     """
     refuse_schedule(name, ranks, micro_batches, virtual_stages)
+    return tuple(rank_schedule(name, rank, ranks, micro_batches, virtual_stages) for rank in range(ranks))
+
+
+def rank_schedule(name: Schedule, rank: int, ranks: int, micro_batches: int, virtual_stages: int = 1) -> tuple[Action, ...]:
+    """One rank's part of `make_schedule`'s plan, unchecked."""
     if name == "interleaved":
-        return tuple(_interleaved(rank, ranks, micro_batches, virtual_stages) for rank in range(ranks))
-    make = {"gpipe": _gpipe, "1f1b": _one_forward_one_backward, "zero-bubble": _zero_bubble}[name]
-    return tuple(make(rank, ranks, micro_batches) for rank in range(ranks))
+        return _interleaved(rank, ranks, micro_batches, virtual_stages)
+    return {"gpipe": _gpipe, "1f1b": _one_forward_one_backward, "zero-bubble": _zero_bubble}[name](rank, ranks, micro_batches)
 
 
 def refuse_schedule(name: str, ranks: int, micro_batches: int, virtual_stages: int = 1) -> None:

@@ -56,37 +56,37 @@ def mutated(mutate: Callable[[], None], cases: list) -> list:
     return runs_on_rank(cases)
 
 
-def run_of(mutate: Callable[[], None], config: TrainConfig) -> Run:
-    cases = [(config, "ours")]
-    return together(cases, launch(mutated, config.parallel.world_size, mutate, cases, threads=1, timeout=20))[0]
+def run_of(mutate: Callable[[], None], *configs: TrainConfig) -> list[Run]:
+    """Configurations of one size of the world, in one launch."""
+    cases = [(config, "ours") for config in configs]
+    return together(cases, launch(mutated, configs[0].parallel.world_size, mutate, cases, threads=1, timeout=20))
 
 
 @pytest.fixture(scope="module")
 def one_process() -> dict[TrainConfig, Run]:
     references = list(dict.fromkeys(alone(config) for _, config in MUTATIONS))
-    cases = [(config, "ours") for config in references]
-    return dict(zip(references, together(cases, launch(runs_on_rank, 1, cases, threads=1)), strict=True))
+    return dict(zip(references, run_of(m.unharmed, *references), strict=True))
 
 
-@pytest.mark.parametrize("config", list(dict.fromkeys(config for _, config in MUTATIONS)), ids=lambda c: f"{c.parallel.world_size}-{hash(c) % 997}")
-def test_the_control_passes(config, one_process):
-    if config.precision == "fp32":
-        check_equal(run_of(m.unharmed, config), one_process[alone(config)])
+def test_the_control_passes(one_process):
+    harmless = list(dict.fromkeys(config for _, config in MUTATIONS if config.precision == "fp32"))
+    assert {config.parallel.world_size for config in harmless} == {2}
+    for config, run in zip(harmless, run_of(m.unharmed, *harmless), strict=True):
+        check_equal(run, one_process[alone(config)])
 
 
 @pytest.mark.parametrize(("mutate", "config"), MUTATIONS, ids=[f"{mutate.__name__}-{i}" for i, (mutate, _) in enumerate(MUTATIONS)])
 def test_one_wrong_line_is_caught(mutate, config, one_process):
-    reference = one_process[alone(config)] if mutate is not m.loss_scale_left_in else run_of(m.unharmed, config)
+    reference = one_process[alone(config)] if mutate is not m.loss_scale_left_in else run_of(m.unharmed, config)[0]
     with pytest.raises((AssertionError, LaunchError)) as caught:
-        check_equal(run_of(mutate, config), reference)
+        check_equal(run_of(mutate, config)[0], reference)
     print(f"{mutate.__name__}: {str(caught.value).splitlines()[0]}")
 
 
 def test_adamw_alone_would_hide_a_wrong_scale():
     """Why gradients are compared as well as losses."""
     config = DP.replace(optimizer="adamw")
-    one = run_of(m.unharmed, alone(config))
-    run = run_of(m.scaled_by_local_tokens, config)
+    (one,), (run,) = run_of(m.unharmed, alone(config)), run_of(m.scaled_by_local_tokens, config)
     relative = [abs(a - b) / b for a, b in zip(run.losses, one.losses, strict=True)]
     assert max(relative) < 1e-4
     with pytest.raises(AssertionError, match="first gradients differ by 1"):

@@ -1,11 +1,12 @@
 """What one action of a pipeline stage does to a rank's memory, whatever else the rank holds at that moment.
 
 The passes of a stage differ only in whether they are the step's first (gradients come into being) or its last (they are sent
-away). A stage of each kind is played through once (stage_play.py); a shape of that kind puts its numbers into what came out.
+away). Where many shapes of one kind are asked, formulas come of it (stage_play.py) into which each puts its numbers.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,8 +16,11 @@ from ..program.rank_shape import held_placements, held_units
 from ..program.size import Shape
 from .change import Change, Context
 from .short import SHOWN
-from .stage_play import Played, stage_formulas
+from .stage_play import Played, play_stage, stage_formulas
 from .sync import has_buckets, in_buckets
+
+SHAPES_BY_NUMBERS = 3       # the first shapes of a kind are played with their numbers: most kinds are met once or twice
+_asked: Counter[Played] = Counter()
 
 
 class Pattern(NamedTuple):
@@ -52,6 +56,8 @@ def stage_changes(config: TrainConfig, pattern: Pattern, tp_rank: int, owed: boo
         together = in_buckets(config, {name: place.numel for name, place in held_placements(config, parts, tp_rank).items()}, pattern.alone)
     kind = kind_of(model, config.precision, numbers, sequence_parallel=p.sequence_parallel, layers=max(blocks, 1), recomputed=tuple(again),
                    selective=config.recompute == "selective", zero=p.zero, micro_batches=min(config.micro_batches, 3 if p.zero == 1 else 2))
-    formulas = stage_formulas(Played(kind, parts, tuple(left_out), pattern.rows > 0, together, owed, convention))
+    played = Played(kind, parts, tuple(left_out), pattern.rows > 0, together, owed, convention)
+    _asked[played] += 1
+    changes = stage_formulas(played) if _asked[played] > SHAPES_BY_NUMBERS else play_stage(played, numbers)
     shape = Shape(numbers)
-    return {context: change.at(shape) for context, change in formulas.items()}
+    return {context: change.at(shape) for context, change in changes.items()}

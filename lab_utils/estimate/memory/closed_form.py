@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from ...config import TrainConfig
-from ...layout.schedule import Action, Plan, make_schedule, splits_backward
+from ...config import Schedule, TrainConfig
+from ...layout.schedule import Action, rank_schedule
 from ..program.kernels import INDEX
 from ..program.stage_parts import parts_of_stages
 from .change import Change, Context
@@ -42,17 +42,21 @@ def _fewer_micro_batches(config: TrainConfig) -> TrainConfig:
     return config if m == config.micro_batches else replace(config, global_batch=p.dp * config.micro_batch * m)
 
 
-@lru_cache(maxsize=256)
-def _plan(schedule: str, pp: int, m: int, v: int) -> tuple[Plan, tuple[dict[Action, int], ...]]:
-    plan = make_schedule(schedule, pp, m, v)
-    return plan, tuple({action: i for i, action in enumerate(actions)} for actions in plan)
+@lru_cache(maxsize=2048)
+def _positions(schedule: Schedule, rank: int, pp: int, m: int, v: int) -> dict[Action, int]:
+    return {action: i for i, action in enumerate(rank_schedule(schedule, rank, pp, m, v))}
+
+
+def _actions(config: TrainConfig, rank: int) -> dict[Action, int]:
+    """A pipeline rank's actions in order, each with its position."""
+    p = config.parallel
+    return _positions(p.schedule, rank, p.pp, config.micro_batches, p.virtual_stages)
 
 
 def passes_of(config: TrainConfig, pp_rank: int) -> list[int]:
     """The stages of a rank's backward passes in order, of as many micro-batches as differ."""
-    short, p = _fewer_micro_batches(config), config.parallel
-    plan, _ = _plan(p.schedule, p.pp, short.micro_batches, p.virtual_stages)
-    return [action.stage for action in plan[pp_rank] if action.kind == "B"]
+    short = _fewer_micro_batches(config)
+    return [action.stage for action in _actions(short, pp_rank) if action.kind == "B"]
 
 
 class _Walk:
@@ -115,25 +119,24 @@ class _Walk:
 @lru_cache(maxsize=4096)
 def _walk(config: TrainConfig, micro_batches: int, pp_rank: int, tp_rank: int, optimizer_bytes: int, convention: str) -> StepMemory:
     p = config.parallel
-    plan, positions = _plan(p.schedule, p.pp, config.micro_batches, p.virtual_stages)
     width = 2 if config.precision == "bf16-pure" else 4
     boundary = config.micro_batch * config.model.seq // (p.tp if p.sequence_parallel else 1) * config.model.hidden * width
     parts = parts_of_stages(config, pp_rank)
     here = standing(config, parts, tp_rank)
-    changes = _changes(config, parts, tp_rank, splits_backward(plan), convention, micro_batches)
+    changes = _changes(config, parts, tp_rank, p.schedule == "zero-bubble", convention, micro_batches)
     walk = _Walk(here, optimizer_bytes, _data_bytes(config, micro_batches))
     walk.terms["gradients"] -= here.dying
     walk.live -= here.dying
-    _along(walk, config, plan, positions, pp_rank, changes, boundary)
+    _along(walk, config, pp_rank, changes, boundary)
     walk.collect(0, {})
+    passes_peak = walk.peak
     _update(walk, config, here, width)
-    return StepMemory(walk.saved_peak, walk.copies_peak, walk.peak, walk.at_peak)
+    return StepMemory(walk.saved_peak, walk.copies_peak, passes_peak, walk.peak, walk.at_peak)
 
 
-def _along(walk: _Walk, config: TrainConfig, plan: Plan, positions: tuple[dict[Action, int], ...], pp_rank: int,
-           changes: dict[int, dict[Context, Change]], boundary: int) -> None:  # fmt: skip
+def _along(walk: _Walk, config: TrainConfig, pp_rank: int, changes: dict[int, dict[Context, Change]], boundary: int) -> None:
     """Forward and backward passes, and the messages between: parallel.pipeline.Pipeline's run, in bytes."""
-    p, actions, m = config.parallel, plan[pp_rank], config.micro_batches
+    p, actions, m = config.parallel, tuple(_actions(config, pp_rank)), config.micro_batches
     last_stage, rows_held = p.pp * p.virtual_stages - 1, 0
     sent: list[tuple[int, int]] = []
     arriving, gradient = _await(walk, actions[0], last_stage, boundary), False
@@ -144,7 +147,7 @@ def _along(walk: _Walk, config: TrainConfig, plan: Plan, positions: tuple[dict[A
         message, arriving, gradient = arriving, room, False
         kind, micro, stage = action
         if message:
-            gone = _through(sent, action, positions, p.pp)
+            gone = _through(sent, action, config)
             walk.add("temporary", -gone * boundary)
         shares = config.micro_batch == 1 and stage in (0, last_stage)
         first, last = micro == 0, micro == m - 1 and p.zero == 1
@@ -157,7 +160,7 @@ def _along(walk: _Walk, config: TrainConfig, plan: Plan, positions: tuple[dict[A
             rows_held += shares
             if stage < last_stage:
                 walk.add("temporary", boundary)
-                _send(sent, action._replace(stage=stage + 1), positions, p.pp)
+                _send(sent, action._replace(stage=stage + 1), config)
         else:
             rows_held -= shares
             change = changes[stage][Context("B", first, last, shares and rows_held > 0)]
@@ -166,7 +169,7 @@ def _along(walk: _Walk, config: TrainConfig, plan: Plan, positions: tuple[dict[A
                 walk.add("temporary", boundary)
                 walk.hold(-boundary)
                 walk.add("temporary", -boundary)
-                _send(sent, action._replace(stage=stage - 1), positions, p.pp)
+                _send(sent, action._replace(stage=stage - 1), config)
             gradient = message and not change.keeps_message
     if gradient:
         walk.add("temporary", -boundary)
@@ -180,16 +183,16 @@ def _await(walk: _Walk, action: Action | None, last_stage: int, boundary: int) -
     return True
 
 
-def _send(sent: list[tuple[int, int]], needed_by: Action, positions: tuple[dict[Action, int], ...], ranks: int) -> None:
-    to = needed_by.stage % ranks
-    sent.append((to, positions[to][needed_by]))
+def _send(sent: list[tuple[int, int]], needed_by: Action, config: TrainConfig) -> None:
+    to = needed_by.stage % config.parallel.pp
+    sent.append((to, _actions(config, to)[needed_by]))
 
 
-def _through(sent: list[tuple[int, int]], action: Action, positions: tuple[dict[Action, int], ...], ranks: int) -> int:
+def _through(sent: list[tuple[int, int]], action: Action, config: TrainConfig) -> int:
     """How many sent messages are known to be through once the one for `action` is here; they are forgotten."""
     stage = action.stage + (-1 if action.kind == "F" else 1)
-    sender = stage % ranks
-    reached = positions[sender][action._replace(stage=stage)]
+    sender = stage % config.parallel.pp
+    reached = _actions(config, sender)[action._replace(stage=stage)]
     left = [message for message in sent if not (message[0] == sender and message[1] <= reached)]
     gone = len(sent) - len(left)
     sent[:] = left

@@ -27,10 +27,12 @@ _NORM = 8       # bytes of the squared norm, in fp64
 
 @dataclass(frozen=True)
 class StepMemory:
-    """Bytes of one rank's step. `activations` and `weight_copies` are each at their own most; `at_peak` adds up to `peak`."""
+    """Bytes of one rank's step. `activations` and `weight_copies` are each at their own most; `at_peak` adds up to `peak`;
+    `passes_peak` is the most until all gradients are summed, before the update."""
 
     activations: int
     weight_copies: int
+    passes_peak: int
     peak: int
     at_peak: Mapping[str, int]
 
@@ -40,7 +42,7 @@ def simulate_step(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, optim
     step = Step(config, pp_rank, tp_rank, optimizer_bytes, convention)
     step.run()
     torch = step.torch
-    return StepMemory(torch.saved_peak, torch.copies_peak, torch.peak, torch.at_peak)
+    return StepMemory(torch.saved_peak, torch.copies_peak, step.passes_peak, torch.peak, torch.at_peak)
 
 
 class Step(Rank):
@@ -67,6 +69,7 @@ class Step(Rank):
         self.sync.zero_grad()
         self._pipeline()
         self.sync.finish()
+        self.passes_peak = self.torch.peak
         passing, self.torch.temporary_peak = self.torch.temporary_peak, self.torch.terms["temporary"]
         self.torch.phase = "update"
         self.torch.enter("optimizer")

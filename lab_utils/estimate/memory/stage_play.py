@@ -1,4 +1,4 @@
-"""A stage of one kind played through, for three micro-batches at most and with names in place of sizes: each action's change."""
+"""A stage of one kind played through, for three micro-batches at most: what each action changes, in bytes or as formulas of the sizes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..program.conventions import CONVENTIONS
 from ..program.formulas import Formulas, Highest
-from ..program.kinds import Kind, named_shapes, named_units, with_names
+from ..program.kinds import Kind, Sizes, filled_in, names_of, shapes_of, units_of
 from ..program.size import Size
 from ..program.tape import Leaf
 from .change import ChangeFormulas, Context, Reached, Terms
@@ -30,27 +30,34 @@ class Played(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def stage_formulas(played: Played) -> dict[Context, ChangeFormulas]:
+def stage_formulas(played: Played) -> Mapping[Context, ChangeFormulas]:
+    """Every change as formulas, for all shapes of the kind; as long as playing ten shapes."""
+    own = {name: Size.named(name) for name in ("rows", *(name for _, name in played.left_out))}
+    return play_stage(played, {**names_of(played.kind), **own})
+
+
+def play_stage(played: Played, sizes: Sizes) -> dict[Context, ChangeFormulas]:
+    """Every change for these sizes. Where they are numbers, so is what comes out."""
     found: dict[Context, ChangeFormulas] = {}
     for rows in (False, True) if played.rows else (False,):
-        found.update(_play(played, rows))
+        found.update(_play(played, sizes, rows))
     return found
 
 
-def _stage(played: Played) -> ShortRank:
+def _stage(played: Played, sizes: Sizes) -> ShortRank:
     kind, parts = played.kind, list(played.parts)
-    left_out = {part: Size.named(name) for part, name in played.left_out}
-    units = named_units(kind, parts) if kind.zero else []
+    left_out = {part: sizes[name] for part, name in played.left_out}
+    units = units_of(kind, parts, sizes) if kind.zero else []
     torch = Formulas(CONVENTIONS[played.convention])
-    return ShortRank(torch, with_names(kind), parts, left_out, named_shapes(kind, parts), units, played.together, played.owed)
+    return ShortRank(torch, filled_in(kind, sizes), parts, left_out, shapes_of(kind, parts, sizes), units, played.together, played.owed)
 
 
-def _play(played: Played, rows: bool) -> Iterator[tuple[Context, ChangeFormulas]]:
-    stage, zero = _stage(played), played.kind.zero
+def _play(played: Played, sizes: Sizes, rows: bool) -> Iterator[tuple[Context, ChangeFormulas]]:
+    stage, zero = _stage(played, sizes), played.kind.zero
     torch, sync, m = stage.torch, stage.sync, played.kind.micro_batches
     embed, predict = played.parts[0] == "embed", played.parts[-1] == "predict"
     if played.rows:
-        stage.tokens[0].storage.resize(Size.named("rows"))
+        stage.tokens[0].storage.resize(sizes["rows"])
     note = _Note(stage)
     sync.zero_grad()
     if rows:

@@ -1,7 +1,7 @@
 """What a run of the program depends on besides numbers, and the numbers: two shapes of one kind run alike, kernel by kernel.
 
-Of a kind one shape is run, with names in place of its numbers: the witness. Which dims are cut, which parameters there are and
-which unit they belong to is asked of layout/ for the witness's own numbers, all different, so that each is known by its name.
+Which dims are cut, which parameters there are and which unit they belong to is asked of layout/ for one configuration of the
+kind, the witness, whose numbers are all different. The sizes that a run is given take their places: names, or other numbers.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .rank_shape import held_placements, held_units
 from .size import Size
 
 _Config = TypeVar("_Config", ModelConfig, ParallelConfig, TrainConfig)
+Sizes = Mapping[str, Size | int]       # by name
 _ALIKE = ("norm", "activation", "positions", "attention", "bias", "tied")       # of a model, what is no number
 # b sequences of s tokens (z on each rank of a scattered sequence), h wide; on a rank k key/value heads of r query heads, d (2·e) wide
 # each, f in the MLP and v words; t and D ranks along tp and dp
@@ -70,7 +71,9 @@ def witness(kind: Kind) -> TrainConfig:
                        recompute=recompute)
 
 
-def _named(kind: Kind) -> dict[str, Size | int]:
+@lru_cache(maxsize=512)
+def names_of(kind: Kind) -> Mapping[str, Size | int]:
+    """Every size of a kind by its name."""
     names: dict[str, Size | int] = {name: 1 if name in kind.ones else Size.named(name) for name in _WITNESS}
     if kind.sequence_parallel:
         names["s"] = names["t"] * names["z"]
@@ -79,10 +82,9 @@ def _named(kind: Kind) -> dict[str, Size | int]:
     return names
 
 
-@lru_cache(maxsize=512)
-def with_names(kind: Kind) -> TrainConfig:
-    """The witness with names in place of the numbers that the program reads."""
-    n, config = _named(kind), witness(kind)
+def filled_in(kind: Kind, sizes: Sizes) -> TrainConfig:
+    """The witness with these sizes in place of the numbers that the program reads."""
+    n, config = sizes, witness(kind)
     model = _put(config.model, hidden=n["h"], seq=n["s"], head_dim=n["d"])
     batch = n["b"] * n["D"] * kind.micro_batches
     return _put(config, model=model, parallel=_put(config.parallel, tp=n["t"], dp=n["D"]), micro_batch=n["b"], global_batch=batch)
@@ -96,9 +98,9 @@ def _put(config: _Config, **sizes: Any) -> _Config:
     return other
 
 
-def named_shapes(kind: Kind, parts: Iterable[str]) -> dict[str, tuple[Size | int, ...]]:
+def shapes_of(kind: Kind, parts: Iterable[str], sizes: Sizes) -> dict[str, tuple[Size | int, ...]]:
     """The shape of every parameter that `parts` of a rank need, by name."""
-    n, config = _named(kind), witness(kind)
+    n, config = sizes, witness(kind)
     attention = {"a·d": n["r"] * n["k"] * n["d"], "k·d": n["k"] * n["d"]}
     local = numbers_of(config.model, config.micro_batch, config.parallel.tp)
     known = {local["r"] * local["k"] * local["d"]: attention["a·d"], local["k"] * local["d"]: attention["k·d"], config.model.seq: n["s"]}
@@ -106,10 +108,13 @@ def named_shapes(kind: Kind, parts: Iterable[str]) -> dict[str, tuple[Size | int
     return {name: tuple(known[size] for size in place.local_shape) for name, place in held_placements(config, parts, 0).items()}
 
 
-def named_units(kind: Kind, parts: Iterable[str]) -> list[Unit]:
+def units_of(kind: Kind, parts: Iterable[str], sizes: Sizes) -> list[Unit]:
     """ZeRO's units of these parts; a shard of each is a size of its own."""
-    ranks = _named(kind)["D"]
-    return [unit._replace(numel=ranks * Size.named(shard_name(unit))) for unit in held_units(witness(kind), parts, 0)]
+    def shard(unit: Unit) -> Size | int:
+        name = shard_name(unit)
+        return sizes[name] if name in sizes else Size.named(name)
+
+    return [unit._replace(numel=sizes["D"] * shard(unit)) for unit in held_units(witness(kind), parts, 0)]
 
 
 def shard_name(unit: Unit) -> str:

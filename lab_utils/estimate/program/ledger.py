@@ -8,7 +8,7 @@ from typing import NamedTuple
 from .conventions import CONVENTIONS
 from .formulas import Formulas
 from .kernels import INDEX
-from .kinds import Kind, named_shapes, with_names
+from .kinds import Kind, filled_in, names_of, shapes_of
 from .live import Storage, Value
 from .model import Program
 from .regions import Message, Regions
@@ -49,8 +49,9 @@ class Entry(NamedTuple):
 @lru_cache(maxsize=512)
 def ledger_of(kind: Kind, convention: str) -> tuple[Entry, ...]:
     """The ops of one micro-batch through a model of one block, in the order of the forward pass."""
-    torch, config = Formulas(CONVENTIONS[convention]), with_names(kind)
-    program = program_of(torch, config, named_shapes(kind, PARTS))
+    names = names_of(kind)
+    torch, config = Formulas(CONVENTIONS[convention]), filled_in(kind, names)
+    program = program_of(torch, config, shapes_of(kind, PARTS, names))
     tokens = config.micro_batch * config.model.seq
     batch, targets = (Value(Storage(torch, tokens * INDEX), tokens, INDEX) for _ in range(2))
     visits = _Visits(torch)
