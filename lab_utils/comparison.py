@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from .i18n import t
 from .report import MEMORY_TERMS, TIME_TERMS, RankReport, Report
-from .text import table
+from .text import Table, table
 
 _CHINESE = {
     "job": "整个任务", "memory": "内存", "traffic": "通信", "time": "时间", "FLOPs": "浮点运算量",
@@ -53,16 +53,25 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows of `compare`: `print` shows them as a table, `figure()` as bars beside each other."""
+    """Rows of `compare`: `print` and a notebook's `display` show them as a table, `figure()` as bars beside each other."""
 
     rows: tuple[Row, ...]
 
     def __str__(self) -> str:
+        return self._table()
+
+    def _table(self) -> Table:
         several = len({r.rank for r in self.rows}) > 1
         head = (t("term", "项目"), t("estimated", "估算"), t("measured", "实测"), t("error", "误差"))
         rows = [r for r in self.rows if r.estimated or r.measured]       # nothing on either side is not worth a line
         names = [f"rank {r.rank} · {r.label}" if several else r.label for r in rows]
         return table([head, *((name, number(r.estimated, r), number(r.measured, r), percent(r.error)) for name, r in zip(names, rows, strict=True))])
+
+    def _repr_html_(self) -> str:
+        return self._table()._repr_html_()
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
 
     def only(self, *groups: str) -> Comparison:
         """The rows of these groups ("job", "memory", "traffic", "time") that have both sides."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,9 @@ from lab_utils.launch import process
 TESTS = Path(__file__).parent
 ALONE = (           # files and folders
     # they measure seconds, or end what does not answer within some
-    "bench", "browser/test_explorer_lab.py", "launch/test_faults.py", "launch/test_launch.py", "launch/test_lifetime.py", "launch/test_notebook.py",
-    "launch/test_torchrun_exit.py", "measure/test_calibrate.py", "test_house.py", "train/test_dead_rank.py", "widgets/test_explorer.py",
+    "bench", "browser/test_explorer_lab.py", "launch/test_faults.py", "launch/test_interrupted_start.py", "launch/test_launch.py", "launch/test_lifetime.py",
+    "launch/test_notebook.py", "launch/test_torchrun_exit.py", "measure/test_calibrate.py", "test_house.py", "train/test_dead_rank.py",
+    "widgets/test_explorer.py",
     # every byte on the loopback interface
     "measure/test_wire.py",
 )  # fmt: skip
@@ -31,3 +34,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         path = item.path.relative_to(TESTS).as_posix()
         if any(path == place or path.startswith(f"{place}/") for place in ALONE) or item.name.startswith(ALONE_BY_NAME):
             item.add_marker("alone")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """Layers this small mostly wait for the other threads, the longer the more work there is beside them. Ranks have their own number."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

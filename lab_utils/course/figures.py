@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..figure_style import DARK, FONT, INK, LIGHT, WORST
 from ..i18n import t
+from ..widgets.checkpoint_walk import part_words
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -88,8 +89,16 @@ def memory_figure(curves: Mapping[str, Sequence[Reading]]) -> go.Figure:
     return figure.update_xaxes(title_text=t("operations of the step", "一步之中的运算"), row=len(curves), col=1)
 
 
+def _where(reading: Reading) -> str:
+    """What is at work: the phase, and the part where there is one."""
+    phase, part = t(*PHASES[reading.phase]), reading.part
+    if not part:
+        return phase
+    return phase + t(", ", "，") + t(*part_words(int(part.removeprefix("blocks.")) if part.startswith("blocks.") else part))
+
+
 def _memory_panel(figure: go.Figure, readings: Sequence[Reading], row: int) -> None:
-    x, where = list(range(len(readings))), [f"{t(*PHASES[reading.phase])} {reading.part}" for reading in readings]
+    x, where = list(range(len(readings))), list(map(_where, readings))
     for name, values, fill, colour in (
         (t("all that is alive", "全部存活的"), [r.live_bytes / 1e6 for r in readings], None, DARK),
         (t("saved for the backward pass", "为反向传播保存的"), [r.saved_bytes / 1e6 for r in readings], "tozeroy", LIGHT),

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import forkserver, resource_tracker
 from typing import Any
 
 import cloudpickle
@@ -26,6 +27,21 @@ _PRELOAD = ["torch", "torch.distributed", "torch._dynamo", "lab_utils.launch.pre
 _STACK_S = 0.2         # to answer where a rank stands
 
 
+def start_server() -> None:
+    """See that the server runs that ranks are forked from. Its first start takes 2 s of imports in the background.
+
+    An interrupt reaches the whole process group, and Python's server ignores it only after its imports: it would end
+    under the launch that comes next. A blocked signal stays blocked in what is started meanwhile; `worker.main` unblocks it.
+    """
+    multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOAD)
+    resource_tracker.ensure_running()                  # before the mask is set: its start unblocks SIGINT at its end
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class RankProcess:
     """One rank: its process, the pipes to it, its flight record, and what is known of its state."""
 
@@ -36,7 +52,6 @@ class RankProcess:
         self._stack.touch()
         self.record = Reader(job.where / f"rank{number}")
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(_PRELOAD)
         self.control, control = context.Pipe()
         self.output, output = context.Pipe(duplex=False)
         os.set_blocking(self.output.fileno(), False)

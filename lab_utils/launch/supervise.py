@@ -22,7 +22,7 @@ from ..i18n import language, t
 from . import worker
 from .diagnose import History, diagnose
 from .errors import explain
-from .process import RankProcess
+from .process import RankProcess, start_server
 from .torchrun import ranks_exist, run_here
 
 _LOOK_S = 0.05         # between two looks at the flight records
@@ -64,6 +64,8 @@ def launch(fn: Callable[..., Any], nproc: int, *args: Any, timeout: float = 60.0
         job = worker.Job(where, nproc, threads, timeout, language(), environment, multiprocessing.get_start_method(allow_none=True))
         ranks = [RankProcess(number, job, on_event, quiet) for number in range(nproc)]
         try:
+            with _uninterrupted():
+                start_server()
             with _main_hidden():
                 for rank in ranks:
                     rank.start()
@@ -141,7 +143,7 @@ def _watch(ranks: list[RankProcess], timeout: float) -> None:
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Put off an interrupt until the block is done: ranks are ended completely or the interrupt did not happen yet."""
+    """Put off an interrupt until the block is done: the server is started, ranks are ended completely, or it did not happen yet."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -63,6 +63,7 @@ def main(job: Job, rank: int, control: Connection, output: Connection) -> None:
     _control = control
     os.setsid()                                          # what the rank starts itself (loader workers) ends with it
     signal.signal(signal.SIGINT, signal.SIG_IGN)         # an interrupt is the parent's to handle
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     for standard in (1, 2):
         os.dup2(output.fileno(), standard)
     output.close()

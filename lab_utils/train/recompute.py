@@ -24,17 +24,18 @@ _observers: list[Callable[[bool], None]] = []      # of the whole process: CUDA'
 
 
 def checkpoint(function: Function, *inputs: Any) -> Any:
-    """`function(*inputs)` with only its tensor inputs saved for backward; the backward pass runs it a second time.
+    """`function(*inputs)` with only its tensor inputs saved; the backward pass runs it a second time.
 
-    `function` returns a tensor or a tuple of tensors, and gives the same result whenever random numbers and autocast are
-    the same, both of which are put back for its second run; it must not change its inputs in place. Gradients reach
-    `inputs` and whatever parameters it uses, whose hooks fire. As torch's reentrant checkpoint, it needs `.backward()`
-    of everything: torch.autograd.grad and backward(inputs=…) raise RuntimeError.
+    `function` returns a tensor or a tuple of tensors, and gives the same result whenever random numbers and
+    autocast are the same, both of which are put back for its second run; it must not change its inputs in
+    place. Gradients reach `inputs` and whatever parameters it uses, whose hooks fire. As torch's reentrant
+    checkpoint, it needs `.backward()` of everything: torch.autograd.grad and backward(inputs=…) raise
+    RuntimeError.
     """
     if not torch.is_grad_enabled():
         return function(*inputs)
     differentiable = any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
-    # autograd only calls us back for an input that requires grad, but parameters inside may be all that does
+    # autograd calls us back only for an input that requires grad; parameters inside may be all that does
     stand_in = None if differentiable else torch.empty(0, device="cpu", requires_grad=True)
     return _Recomputed.apply(function, stand_in, *inputs)
 
@@ -103,7 +104,7 @@ class _Recomputed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: FunctionCtx, function: Function, stand_in: Tensor | None, *inputs: Any) -> Any:
-        ctx.set_materialize_grads(False)      # an output that was not used has no gradient: nothing to go back from
+        ctx.set_materialize_grads(False)      # an output that was not used has no gradient to go back from
         ctx.function, ctx.circumstances = function, _Circumstances.of(inputs)
         ctx.save_for_backward(*(x for x in inputs if isinstance(x, Tensor)))
         ctx.others = [None if isinstance(x, Tensor) else (x,) for x in inputs]
@@ -113,16 +114,23 @@ class _Recomputed(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: FunctionCtx, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        if not torch.autograd._is_checkpoint_valid():      # else gradients that nobody asked for would land in parameters
-            raise RuntimeError(t("checkpoint works with .backward() only, not with torch.autograd.grad or backward(inputs=…).",
-                                 "checkpoint 只支持 .backward()，不支持 torch.autograd.grad 或 backward(inputs=…)。"))
+        if not torch.autograd._is_checkpoint_valid():      # else unasked gradients would land in parameters
+            raise RuntimeError(t(
+                "checkpoint works with .backward() only, not with torch.autograd.grad or backward(inputs=…).",
+                "checkpoint 只支持 .backward()，不支持 torch.autograd.grad 或 backward(inputs=…)。"))
         saved, needed = iter(ctx.saved_tensors), ctx.needs_input_grad[2:]
-        inputs = [other[0] if other else next(saved).detach().requires_grad_(need) for other, need in zip(ctx.others, needed, strict=True)]
+        inputs = [other[0] if other else next(saved).detach() for other in ctx.others]
+        for x, need in zip(inputs, needed, strict=True):
+            if need:
+                x.requires_grad_()
         with ctx.circumstances.again(), torch.enable_grad(), _announced():
             outputs = ctx.function(*inputs)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         # edges, not tensors: the outputs' own memory is free before the backward through them begins
-        pairs = [(get_gradient_edge(y), g) for y, g in zip(outputs, gradients, strict=True) if g is not None and y.requires_grad]
+        pairs = [
+            (get_gradient_edge(y), g) for y, g in zip(outputs, gradients, strict=True)
+            if g is not None and y.requires_grad
+        ]
         del outputs
         if pairs:
             torch.autograd.backward(*zip(*pairs, strict=True))
@@ -149,7 +157,8 @@ class _Circumstances(NamedTuple):
     @contextmanager
     def again(self) -> Iterator[None]:
         """Inside, everything is as it was; afterwards, as it is now."""
-        with torch.random.fork_rng(devices=[device.index for device in self.cuda_generators]), ExitStack() as stack:
+        devices = [device.index for device in self.cuda_generators]
+        with torch.random.fork_rng(devices=devices), ExitStack() as stack:
             self._replay_random_numbers()
             for setting in self.autocast:
                 stack.enter_context(torch.autocast(**setting))

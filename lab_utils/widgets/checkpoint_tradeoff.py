@@ -17,12 +17,13 @@ WIDTH, HEIGHT = 760, 288
 LIMIT_BYTES = 90 * 10**6                        # what the challenge allows
 _X, _WIDTH, _BASE, _HEIGHT = 96, 640, 222, 196
 _MOST_WORK, _MOST_BYTES = 0.36, 170e6
+_CHOSEN = 8                                     # the chosen dot's radius; at 0 % it stands on the axis
 
 
 def scene(state: State, lang: str) -> Scene:
     """All choices as dots; the chosen one large, its neighbours in cost to compare with."""
     policy = policy_of(state)
-    chosen = [circle("chosen", _x(policy), _y(curve(policy).peak), 8, "fire", title=_tip(policy, lang))]
+    chosen = [circle("chosen", _x(policy), _y(curve(policy).peak), _CHOSEN, "fire", title=_tip(policy, lang))]
     return {"items": [*_ground(lang), *chosen], "alt": _summary(policy, lang)}
 
 
@@ -48,7 +49,7 @@ def _axes(lang: str) -> Iterator[Item]:
     for megabytes in (0, 50, 100, 150):
         y = _y(megabytes * 1e6)
         yield line(f"grid{megabytes}", _X, y, _X + _WIDTH, y)
-        yield text(f"grid-name{megabytes}", _X - 8, y + 4, f"{megabytes}{NO_BREAK}MB", "soft", 12, "end")
+        yield text(f"grid-name{megabytes}", _X - _CHOSEN - 6, y + 4, f"{megabytes}{NO_BREAK}MB", "soft", 12, "end")
     for share in (0, 10, 20, 30):
         yield text(f"work{share}", _X + share / 100 / _MOST_WORK * _WIDTH, _BASE + 20, f"{'+' * (share > 0)}{share}{NO_BREAK}%", "soft", 12, "middle")
     yield text("work", _X + _WIDTH, _BASE + 20, t("extra work →", "额外计算 →", lang), "soft", 12, "end")
@@ -64,8 +65,8 @@ def _dots(lang: str) -> Iterator[Item]:
 
 
 def _key(lang: str) -> Iterator[Item]:
-    words = ((t("your choice", "当前选择", lang), "fire", {}), (t("every other choice", "其他选择", lang), "blue4", {}),
-             (t(f"layer {LAYERS} among them", f"含第 {LAYERS} 层", lang), "blue2", {}),
+    words = ((t("your choice", "当前选择", lang), "fire", {}), (t("other choices", "其他选择", lang), "blue4", {}),
+             (t(f"block {LAYERS - 1} among them", f"含第 {LAYERS - 1} 层", lang), "blue2", {}),
              (t("measured too", "已实测", lang), "paper", {"stroke": "ink", "stroke-width": 2}))  # fmt: skip
     for i, (name, fill, ring) in enumerate(words):
         yield circle(f"key{i}", 8 + 186 * i, HEIGHT - 14, 5, fill, **ring)

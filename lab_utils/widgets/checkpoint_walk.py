@@ -40,8 +40,8 @@ def options() -> list[Option]:
 
 
 def part_words(part: int | str) -> tuple[str, str]:
-    """A part's name."""
-    return {"embed": ("embedding", "嵌入层"), "predict": ("head and loss", "输出层与损失")}.get(part) or (f"layer {part + 1}", f"第 {part + 1} 层")
+    """A part's name; blocks are counted from 0, as TrainConfig.recompute counts them."""
+    return {"embed": ("embedding", "嵌入层"), "predict": ("head and loss", "输出层与损失")}.get(part) or (f"block {part}", f"第 {part} 层")
 
 
 def policy_of(state: State) -> str:
@@ -62,14 +62,14 @@ def scene(state: State, lang: str) -> Scene:
 def policy_words(policy: str, lang: str) -> str:
     """What is recomputed, in words."""
     if policy == ATTENTION:
-        return t("only the attention is recomputed, in every layer", "每层只重计算注意力部分", lang)
+        return t("only the attention is recomputed, in every block", "每层只重计算注意力部分", lang)
     layers = sorted(recomputed(policy))
     if not layers:
         return t("nothing is recomputed", "不做重计算", lang)
     if len(layers) == LAYERS:
-        return t("every layer is recomputed", "所有层都重计算", lang)
-    en = "layer" if len(layers) == 1 else "layers"
-    return t(f"{en} {', '.join(str(layer + 1) for layer in layers)} recomputed", f"重计算第 {'、'.join(str(layer + 1) for layer in layers)} 层", lang)
+        return t("every block is recomputed", "所有层都重计算", lang)
+    en = "block" if len(layers) == 1 else "blocks"
+    return t(f"{en} {', '.join(map(str, layers))} recomputed", f"重计算第 {'、'.join(map(str, layers))} 层", lang)
 
 
 @cache
@@ -194,7 +194,7 @@ def _curve(policy: str, lang: str) -> tuple[Item, ...]:
             items.append(path(f"bump{i}", f"M{'L'.join(corners)}Z", fill="sand"))
     for saved in (0, 50, 100, 150):
         y = _y(saved * 1e6)
-        items += [line(f"grid{saved}", _X, y, _left(len(MOMENTS)), y), text(f"grid-name{saved}", _X - 8, y + 4, f"{saved}{NO_BREAK}MB", "soft", 12, "end")]
+        items += [line(f"grid{saved}", _X, y, _left(len(MOMENTS)), y), text(f"grid-name{saved}", _X - 12, y + 4, f"{saved}{NO_BREAK}MB", "soft", 12, "end")]
     run, peak = measured(policy), curve(policy).peak
     end = _left(len(MOMENTS))
     items.append(line("peak", _X, _y(peak), end, _y(peak), "fire", 1.5, **{"stroke-dasharray": "5 3"}))

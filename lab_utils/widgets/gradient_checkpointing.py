@@ -48,8 +48,8 @@ def _least_work() -> int:
 
 
 def _controls() -> tuple[Control, ...]:
-    what = (("layers", ("the layers ticked below", "下面勾选的层")), (ATTENTION, ("the attention of every layer", "每层的注意力部分")))
-    boxes = (Checkbox(name=f"layer{layer}", label=(f"Layer {layer + 1}", f"第 {layer + 1} 层"), start=int(layer in (0, 2, 5))) for layer in range(LAYERS))
+    what = (("layers", ("the blocks ticked below", "下面勾选的层")), (ATTENTION, ("the attention of every block", "每层的注意力部分")))
+    boxes = (Checkbox(name=f"layer{layer}", label=(f"Block {layer}", f"第 {layer} 层"), start=int(layer in (0, 2, 5))) for layer in range(LAYERS))
     return (
         Select(name="what", label=("Recompute", "重计算"), options=what),
         *boxes,
@@ -58,8 +58,8 @@ def _controls() -> tuple[Control, ...]:
 
 
 def _presets() -> tuple[Preset, ...]:
-    words = {"none": ("nothing", "不重计算"), "alternate": ("every other layer", "隔层"), "but_last": ("all but the last", "除最后一层外"),
-             "full": ("every layer", "所有层"), "attention": ("attention only", "仅注意力")}  # fmt: skip
+    words = {"none": ("nothing", "不重计算"), "alternate": ("every other block", "隔层"), "but_last": ("all but the last", "除最后一层外"),
+             "full": ("every block", "所有层"), "attention": ("attention only", "仅注意力")}  # fmt: skip
     return tuple(Preset(label=words[name], panel="step", state=_ticked(policy)) for name, policy in PRESETS.items())
 
 

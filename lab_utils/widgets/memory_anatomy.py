@@ -96,7 +96,7 @@ def _terms() -> tuple[Term, ...]:
         Term(name="activations", label=("saved activations", "保存的激活值"), short=("activations", "激活值"), fill="leaf", moment=0, bytes=_saved()),
         Term(name="weight_copies", label=("copies of weights", "权重副本"), short=("copies", "副本"), fill="moss", moment=0, bytes=_weight_copies()),
         Term(name="temporary", label=("temporary tensors", "临时张量"), short=("temporary", "临时"), fill="blue1", moment=0, bytes=_temporary()),
-        Term(name="update", label=("temporary in the update", "更新时的临时张量"), short=("temporary", "临时"), fill="blue1", moment=1,
+        Term(name="update", label=("temporary in the update", "更新时的临时张量"), short=("temporary", "临时"), fill="plum", moment=1,
              bytes=_updating()),
     )
 

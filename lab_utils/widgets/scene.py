@@ -42,6 +42,8 @@ COLOURS: dict[str, tuple[str, str]] = {
     "on-moss": ("#1b2733", "#ffffff"),
     "stone": ("#c9c4bb", "#57524a"),
     "on-stone": ("#1b2733", "#ffffff"),
+    "plum": ("#9b6fae", "#b88ac8"),
+    "on-plum": ("#0d1620", "#0d1620"),
     "fire": ("#b23c0e", "#ff9566"),
     "on-fire": ("#ffffff", "#0d1620"),
 }

@@ -6,11 +6,19 @@ import math
 
 import plotly.graph_objects as go
 import pytest
+from IPython.core.formatters import DisplayFormatter
 from test_report import estimated, measured
 
 from lab_utils import i18n
 from lab_utils.comparison import compare
 from lab_utils.figure_style import DARK, WORST, WRONG
+
+
+def test_a_notebook_shows_the_table_that_print_prints():
+    side_by_side = compare(estimated(), measured(estimated())).only("memory")
+    bundle, _ = DisplayFormatter().format(side_by_side)
+    assert bundle["text/plain"] == str(side_by_side)
+    assert bundle["text/html"].count("<tr>") == len(str(side_by_side).splitlines()) > 3
 
 
 def test_different_runs_are_not_compared():

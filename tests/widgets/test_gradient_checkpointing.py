@@ -12,7 +12,7 @@ from lab_utils.estimate.program.model import Program
 from lab_utils.widgets import Explorer, checkpoint_costs, checkpoint_measured, checkpoint_tradeoff, checkpoint_walk, gradient_checkpointing
 from lab_utils.widgets.checkpoint_costs import ATTENTION, LAYERS, PRESETS, config, curve, extra_work, flops, policies
 from lab_utils.widgets.checkpoint_walk import MOMENTS, Moment, columns_of, peak_moment, policy_of
-from lab_utils.widgets.controls import start_state, states
+from lab_utils.widgets.controls import say, start_state, states
 from lab_utils.widgets.units import nbytes, percent
 
 HAN = r"[\u4e00-\u9fff]"
@@ -32,16 +32,28 @@ def texts(scene: dict) -> dict[str, str]:
     return {item["key"]: item["text"] for item in scene["items"] if "text" in item}
 
 
-LAYER_4_BACK = Moment("backward", 3)
+BLOCK_3_BACK = Moment("backward", 3)
 
 
-def state_of(policy: str, moment: Moment = LAYER_4_BACK) -> dict:
+def state_of(policy: str, moment: Moment = BLOCK_3_BACK) -> dict:
     return gradient_checkpointing._ticked(policy) | {"moment": moment}
 
 
 def test_every_choice_of_layers_is_there_once():
     assert len(policies()) == len(set(policies())) == 2**LAYERS + 1
     assert set(PRESETS.values()) < set(policies())
+
+
+@pytest.mark.parametrize(("lang", "box", "tip"), [("en", "Block {}", "Block {} recomputed: "), ("zh", "第 {} 层", "重计算第 {} 层：")])
+def test_blocks_are_counted_as_the_configuration_counts_them(tools, lang, box, tip):
+    boxes = {control.name: control for control in tools[lang].controls}
+    dots = {item["key"]: item for item in checkpoint_tradeoff.scene(state_of("none"), lang)["items"]}
+    rows = texts(checkpoint_walk.scene(state_of("none"), lang))
+    for block in range(LAYERS):
+        assert policy_of({"what": "layers"} | {f"layer{i}": i == block for i in range(LAYERS)}) == str(block)
+        assert say(boxes[f"layer{block}"].label, lang) == box.format(block)
+        assert rows[f"row-{block}"] == box.format(block).lower()
+        assert dots[f"dot-{block}"]["title"].startswith(tip.format(block).lower())
 
 
 def test_the_peaks_and_flops_are_the_estimators():
@@ -140,6 +152,12 @@ def test_every_dot_stands_where_its_bytes_and_work_are():
         assert (dot["cx"] - left) / (ten - left) * 0.1 == pytest.approx(extra_work(policy), abs=1e-4)
         assert ("stroke" in dot) == (policy in PRESETS.values())
     assert (items["chosen"]["cx"], items["chosen"]["cy"]) == (items["dot-0,2,4"]["cx"], items["dot-0,2,4"]["cy"])
+
+
+def test_no_dot_touches_the_words_of_the_axis():
+    items = {item["key"]: item for item in checkpoint_tradeoff.scene(state_of("none"), "en")["items"]}
+    most_left = min(item["cx"] - item["r"] - item.get("stroke-width", 0) / 2 for key, item in items.items() if key == "chosen" or key.startswith("dot-"))
+    assert most_left >= items["grid-name150"]["x"] + 4, "the label ends there"
 
 
 def test_the_challenge_is_met_by_three_layers_without_the_last(tools):

@@ -35,7 +35,7 @@ class Pattern(NamedTuple):
     alone: str | None = None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=8192)
 def stage_changes(config: TrainConfig, pattern: Pattern, tp_rank: int, owed: bool, convention: str) -> dict[Context, Change]:
     """The changes by context, in bytes. Of `config` only the model, the micro-batch, their number and how a rank runs them matter."""
     p, model = config.parallel, config.model

@@ -116,7 +116,7 @@ class _Walk:
         self.copies += change.copies
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=8192)
 def _walk(config: TrainConfig, micro_batches: int, pp_rank: int, tp_rank: int, optimizer_bytes: int, convention: str) -> StepMemory:
     p = config.parallel
     width = 2 if config.precision == "bf16-pure" else 4

@@ -29,7 +29,7 @@ class Played(NamedTuple):
     convention: str
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=2048)
 def stage_formulas(played: Played) -> Mapping[Context, ChangeFormulas]:
     """Every change as formulas, for all shapes of the kind; as long as playing ten shapes."""
     own = {name: Size.named(name) for name in ("rows", *(name for _, name in played.left_out))}

@@ -108,6 +108,8 @@ def _without(product: Product, divisor: Product) -> Product:
 
 def never_less(left: Size | int, right: Size | int) -> bool:
     """Whether left ≥ right for all shapes (all coefficients of the difference say so; sums that need more than that do not count)."""
+    if type(left) is int and type(right) is int:
+        return left >= right
     more, less = _terms(left), _terms(right)
     for product, times in less.items():
         if more.get(product, 0) < times:

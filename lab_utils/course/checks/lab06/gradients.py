@@ -17,8 +17,8 @@ from ..ranks import Transfers, begin_case, saw
 from ..verdict import Failure, Measured
 from .gradients_hints import HINTS
 from .optimizers import Optimizers, States, judge_states
-from .seen import CONTROL_BYTES, Sent, WatchedAxis, Weights, judge_sent, judge_weights, judge_wire, same_as_one_process, see_sent, see_weights
-from .steps import Plain, examine_steps
+from .seen import CONTROL_BYTES, WatchedAxis, judge_sent, judge_weights, judge_wire, same_as_one_process, see_sent, see_weights
+from .steps import Plain, StepFacts, examine_steps
 from .training import STEPS, Case, flat, train_alone
 
 __all__ = ["HINTS", "VISIBLE", "Case", "examine"]
@@ -30,12 +30,9 @@ VISIBLE = (
 
 
 @dataclass
-class Facts:
+class Facts(StepFacts):
     """What one rank saw in one step. Bytes are live storages beyond those from before the step."""
 
-    weights: Weights
-    sent: Sent
-    states: States
     norm: float | None          # what `step` returned; None: no number
     right_norm: float
     kept: int                   # bytes alive when the backward pass was over

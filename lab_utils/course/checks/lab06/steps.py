@@ -11,7 +11,18 @@ from ..cases import first_failure
 from ..live import LiveStorages
 from ..ranks import Observation, crash
 from ..verdict import Failure
+from .optimizers import States
+from .seen import Sent, Weights
 from .training import STEPS, Case
+
+
+@dataclass
+class StepFacts:
+    """What one rank saw in one step of training."""
+
+    weights: Weights
+    sent: Sent
+    states: States
 
 
 def examine_steps(body: Callable[..., None], answer: Any, cases: Sequence[Case],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ....config import ParallelConfig
@@ -14,8 +13,8 @@ from ..live import LiveStorages
 from ..ranks import Transfers, begin_case, saw
 from ..verdict import Failure, Measured
 from .optimizers import PER_ELEMENT, Optimizers, States, judge_states
-from .seen import Sent, WatchedAxis, Weights, judge_sent, judge_weights, judge_wire, same_as_one_process, see_sent, see_weights
-from .steps import examine_steps
+from .seen import WatchedAxis, judge_sent, judge_weights, judge_wire, same_as_one_process, see_sent, see_weights
+from .steps import StepFacts, examine_steps
 from .training import STEPS, Case, flat, train_alone
 from .update_hints import HINTS
 
@@ -25,15 +24,6 @@ VISIBLE = (
     Case(4, 12, (14,) * 6, seed=1), Case(4, 9, (11, 8, 13), "padding", "adamw", gain=True, seed=2),
     Case(3, 11, (9, 13, 9), "any-n", gain=True, seed=3),
 )  # fmt: skip
-
-
-@dataclass
-class Facts:
-    """What one rank saw in one step."""
-
-    weights: Weights
-    sent: Sent
-    states: States
 
 
 def examine(answer: Any, cases: Sequence[Case]) -> Failure | Measured:
@@ -48,14 +38,14 @@ def examine(answer: Any, cases: Sequence[Case]) -> Failure | Measured:
     return Measured(tuple(rows), (same_as_one_process(cases),))
 
 
-def judge(case: Case, facts: list[Facts], step: int, where: str) -> Failure | None:
+def judge(case: Case, facts: list[StepFacts], step: int, where: str) -> Failure | None:
     """Values, then who holds how much, then what it cost."""
     return (judge_sent([f.sent for f in facts], where) or judge_weights(case, [f.weights for f in facts], step, where)
             or judge_states(case, [f.states for f in facts], where)
             or next((failure for f in facts if (failure := judge_wire(case, f.sent, 1, where))), None))
 
 
-def _row(case: Case, facts: list[Facts]) -> tuple[str, ...]:
+def _row(case: Case, facts: list[StepFacts]) -> tuple[str, ...]:
     f, payload = facts[0], facts[0].sent.bytes
     whole, all_reduced = PER_ELEMENT[case.optimizer] * case.numel * case.itemsize, 2 * (case.ranks - 1) / case.ranks * case.numel * case.itemsize
     return (str(case.ranks), f"{case.numel:,}", case.optimizer, f"{whole:,}", f"{max(f.states.now for f in facts):,}",
@@ -84,8 +74,8 @@ def run_cases(answer: Any, cases: Sequence[Case], patience: float) -> None:
                 zero.step()
             with live, live.ignoring():
                 weights = flat(model.weights())
-            facts = Facts(see_weights(weights, right, step, case), see_sent(axis, transfers),
-                          States.of(optimizers, max(live.also_peak, optimizers.bytes())))
+            facts = StepFacts(see_weights(weights, right, step, case), see_sent(axis, transfers),
+                              States.of(optimizers, max(live.also_peak, optimizers.bytes())))
             saw(number * STEPS + step, facts)
             if axis.anyone(judge(case, [facts], step, "") is not None):
                 return
