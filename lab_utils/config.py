@@ -280,7 +280,8 @@ class Cluster:
     operation costs beside its work. `rings_across_nodes`: how many of a node's ports one collective uses (None: one for
     each of its ranks in the node). `cores`: how many ranks compute at once where ranks share processors.
     Measured on the very machine and then used first: `collectives` {ranks: {op: ((bytes, seconds), …)}} and
-    `kernel_bytes_per_second` {kernel: rate} of element-wise kernels that are slower than memory.
+    `kernel_bytes_per_second` {kernel: rate} of element-wise kernels that are slower than memory, and `memory_share_by_size`
+    ((bytes, share of that rate), …), ascending, which is left where tensors are so large.
     """
 
     name: str
@@ -309,6 +310,7 @@ class Cluster:
     cores: int | None = None
     collectives: Mapping[int, Mapping[str, tuple[tuple[float, float], ...]]] = field(default_factory=dict)
     kernel_bytes_per_second: Mapping[str, float] = field(default_factory=dict)
+    memory_share_by_size: tuple[tuple[float, float], ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def replace(self, **changes: Any) -> Cluster:

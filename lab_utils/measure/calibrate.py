@@ -29,6 +29,7 @@ from ..parallel.mesh import Mesh
 PRODUCTS = ((64, 64, 64), (256, 64, 64), (1024, 64, 64), (1024, 64, 256), (1024, 256, 64), (1024, 256, 256), (1024, 256, 1024), (2048, 512, 512),
             (512, 1024, 1024))  # fmt: skip
 MESSAGES = (64, 4096, 65536, 524288, 4194304)       # bytes
+FRESH = (1, 4, 16, 40, 80)      # MiB of a result that is allocated anew
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -136,7 +137,18 @@ def _kernels(clock: _Clock) -> dict[str, Any]:
         rates[name] = nbytes / max(0.5 * seconds, seconds - 2 * overhead)
     rates["copy"] = 2 * large.nbytes / clock.seconds(large.clone)
     rates["optimizer"] = _optimizer(clock)
-    return {"bytes_per_second": rates, "call_seconds": overhead, "attention": {name: _attention(clock, dtype) for name, dtype in _DTYPES.items()}}
+    return {"bytes_per_second": rates, "by_size": _by_size(clock), "call_seconds": overhead,
+            "attention": {name: _attention(clock, dtype) for name, dtype in _DTYPES.items()}}
+
+
+def _by_size(clock: _Clock) -> list[list[float]]:
+    """[bytes of the result, bytes per second read and written] of one kernel. Beyond the caches memory is slower, and what is larger
+    than the allocator keeps (32 MiB with glibc) is given back and asked for anew each time, page by page."""
+    found = []
+    for mib in FRESH:
+        x = torch.randn(mib * 2**20 // 4)
+        found.append([x.nbytes, 2 * x.nbytes / clock.seconds(lambda x=x: x * 2.0)])
+    return found
 
 
 def _call_seconds(clock: _Clock) -> float:

@@ -10,6 +10,8 @@ from lab_utils.config import ConfigError, TrainConfig
 from lab_utils.estimate import estimate
 from lab_utils.estimate.hardware import this_machine
 from lab_utils.estimate.hardware.calibration import calibration_file, cluster_of, load_calibration, saturation, save_calibration
+from lab_utils.estimate.time.roofline import share_of_rate
+from lab_utils.estimate.time.step import step_time
 
 SHAPES = [(64, 64, 64), (1024, 64, 256), (1024, 256, 1024), (2048, 512, 512)]
 
@@ -20,7 +22,8 @@ def products(rate: float, half: float, overhead: float) -> list[list[float]]:
 
 def table(ranks: int, rate: float) -> dict:
     rates = dict.fromkeys(("norm", "activation", "add", "softmax", "loss", "embedding", "cast", "copy", "optimizer"), 1e10)
-    kernels = {"bytes_per_second": rates, "call_seconds": 5e-6, "attention": {kind: [[64, 16, 10**9, 10**9 / (rate / 4)]] for kind in ("fp32", "bf16")}}
+    fused = {kind: [[64, 16, 10**9, 10**9 / (rate / 4)]] for kind in ("fp32", "bf16")}
+    kernels = {"bytes_per_second": rates, "by_size": [[2**20, 1e10], [2**26, 2e9]], "call_seconds": 5e-6, "attention": fused}
     wires = {op: [[64, 1e-4], [65536, 2e-4]] for op in ("all_reduce", "reduce_scatter", "all_gather", "send")}
     measured = {"fp32": products(rate, 30, 0.0), "bf16": products(3 * rate, 90, 0.0)}
     return {"ranks": ranks, "threads": max(1, 2 // ranks), "products": measured, "kernels": kernels, "collectives": wires if ranks > 1 else {}}
@@ -73,3 +76,13 @@ def test_a_file_that_is_no_calibration_is_said_to_be_none(kept):
         kept.write_text(text)
         with pytest.raises(ConfigError, match="calibrate again"):
             this_machine()
+
+
+def test_large_tensors_are_slower_by_what_was_measured(kept):
+    machine = cluster_of(load_calibration(kept), 1)
+    assert [share_of_rate(machine, nbytes) for nbytes in (0, 2**20, 2**23, 2**26, 2**30)] == pytest.approx([1, 1, 0.6, 0.2, 0.2])
+    for seq, share in ((64, 1.0), (2048, 0.6)):
+        config = TrainConfig.of("tiny", seq=seq, attention="explicit", global_batch=1)
+        free = step_time(config, machine.replace(memory_share_by_size=())).step
+        left = free / step_time(config, machine).step
+        assert left == pytest.approx(1.0, rel=0.02) if share == 1.0 else left < share

@@ -10,7 +10,7 @@ import pytest
 from lab_utils import doctor
 from lab_utils.config import Cluster, TrainConfig
 from lab_utils.data.loader import Loader
-from lab_utils.estimate.hardware.calibration import calibration_file, cluster_of, load_calibration
+from lab_utils.estimate.hardware.calibration import calibration_file, cluster_of
 from lab_utils.estimate.time.step import step_time
 from lab_utils.launch import launch
 from lab_utils.measure.calibrate import MESSAGES, PRODUCTS, main
@@ -18,14 +18,6 @@ from lab_utils.parallel.mesh import Mesh
 from lab_utils.parallel.slow_link import SlowLink
 from lab_utils.train import train
 from lab_utils.train.engine import OurEngine
-
-
-@pytest.fixture(scope="module")
-def calibration(tmp_path_factory):
-    """With one and two ranks, once over: what `doctor --calibrate` does twice over, with four as well."""
-    kept = tmp_path_factory.mktemp("calibration") / "calibration.json"
-    main([str(kept)], ranks=(1, 2), rounds=1)
-    return load_calibration(kept)
 
 
 def test_doctor_calibrates_in_a_process_of_its_own_and_says_where(tmp_path, monkeypatch, capsys):

@@ -17,6 +17,7 @@ from lab_utils.estimate.program.model import Program
 from lab_utils.layout.refusals_layout import refuse_layout
 from lab_utils.widgets import Explorer, anatomy_costs, anatomy_measured, anatomy_steps, memory_anatomy
 from lab_utils.widgets.controls import start_state
+from lab_utils.widgets.scene import COLOURS
 from lab_utils.widgets.sums import SumPanel, _added
 from lab_utils.widgets.table import decompress
 
@@ -32,6 +33,12 @@ def tools() -> dict[str, Explorer]:
 @pytest.fixture(scope="module")
 def panel(tools) -> SumPanel:
     return tools["en"].panels[0]
+
+
+def test_every_term_has_a_colour_of_its_own(panel):
+    fills = [term.fill for term in panel.terms]
+    assert len(set(fills)) == len(fills)
+    assert all(f"on-{fill}" in COLOURS for fill in fills)
 
 
 def random_states(tool: Explorer, seed: int, count: int, **fixed) -> list[dict]:

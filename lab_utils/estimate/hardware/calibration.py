@@ -11,7 +11,7 @@ from typing import Any
 from ...config import Cluster, ConfigError
 from ...i18n import t
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def calibration_file() -> Path:
@@ -57,12 +57,14 @@ def cluster_of(calibration: Mapping[str, Any], ranks: int = 1, precision: str = 
     fused = here["kernels"]["attention"][kind]
     as_products = sum(flops / rate * (1 + half * (2 / s + 1 / d)) for s, d, flops, _ in fused)
     attention = as_products / sum(seconds for *_, seconds in fused)
-    rates = here["kernels"]["bytes_per_second"]
+    rates, by_size = here["kernels"]["bytes_per_second"], here["kernels"]["by_size"]
+    shares = tuple((nbytes, min(1.0, rate / by_size[0][1])) for nbytes, rate in by_size)
     return Cluster(
         name=calibration["machine"]["name"], ranks_per_node=2**30, memory_bytes=calibration["machine"].get("memory_bytes"), flops_per_second=rate,
         matmul_half_size=half, attention_efficiency=attention, hbm_bytes_per_second=rates["copy"], launch_seconds=overhead,
         collectives={int(n): {op: tuple(map(tuple, points)) for op, points in table["collectives"].items()} for n, table in tables.items() if int(n) > 1},
-        kernel_bytes_per_second=rates, overlaps=False, cores=cores, sources={"all": f"measured on this machine, {calibration['machine']['date']}"},
+        kernel_bytes_per_second=rates, memory_share_by_size=shares, overlaps=False, cores=cores,
+        sources={"all": f"measured on this machine, {calibration['machine']['date']}"},
     )  # fmt: skip
 
 

@@ -83,9 +83,9 @@ class Search:
 
     def smallest(self, room: float = float("inf")) -> tuple[TrainConfig, int] | None:
         """The layout that needs least memory, with its bytes; with a `room`, the first found that fits into it."""
-        least = sorted(((least_bytes(config, self.framework), i, config) for i, configs in enumerate(self.configs()) for config in configs), key=lambda one: one[:2])
+        least = [(least_bytes(config, self.framework), config) for configs in self.configs() for config in configs]
         best: tuple[TrainConfig, int] | None = None
-        for bound, _, config in least:
+        for bound, config in sorted(least, key=lambda one: one[0]):
             if bound > (room if best is None else min(room, best[1])):
                 break
             held = needed_bytes(config, self.framework)

@@ -7,7 +7,8 @@ halves the rate. It stands for tiles that the edges leave part-empty and for pip
 
 from __future__ import annotations
 
-from math import inf
+from itertools import pairwise
+from math import inf, log2
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...config import Cluster, TrainConfig
@@ -40,6 +41,30 @@ def memory_rate(cluster: Cluster, kernel: str = "copy") -> float:
     return (cluster.hbm_bytes_per_second or inf) * cluster.hbm_efficiency
 
 
+def share_of_rate(cluster: Cluster, nbytes: float) -> float:
+    """What is left of a memory rate where the tensors have `nbytes`: on the line between two measured sizes, in doublings."""
+    points = cluster.memory_share_by_size
+    if not points or nbytes <= points[0][0]:
+        return points[0][1] if points else 1.0
+    for (small, before), (large, after) in pairwise(points):
+        if nbytes <= large:
+            return before + (after - before) * log2(nbytes / small) / log2(large / small)
+    return points[-1][1]
+
+
+def largest_bytes(op: Op, config: TrainConfig) -> float:
+    """Bytes of the largest tensor that an op makes, its gradients included, as far as its sizes tell."""
+    width, p = 4 if config.precision == "fp32" else 2, config.parallel
+    if op.shape is not None:
+        m, k, n = op.shape
+        return max(m * k, k * n, m * n) * width
+    if op.kind == "attention" and config.model.attention == "explicit":
+        return width * config.micro_batch * config.model.heads * config.model.seq**2 / p.tp
+    if op.kind == "lookup":
+        return max(op.forward_hbm_bytes / 2, op.backward_hbm_bytes)
+    return op.forward_hbm_bytes / 2
+
+
 def op_time(op: Op, config: TrainConfig, cluster: Cluster) -> OpTime:
     """Seconds of `op` on one rank of `cluster`.
 
@@ -48,7 +73,8 @@ def op_time(op: Op, config: TrainConfig, cluster: Cluster) -> OpTime:
     """
     model = config.model
     shape = op.shape or ((model.seq, model.head_dim, model.seq) if op.kind == "attention" else None)
-    rate, memory = matmul_rate(cluster, config.precision, shape), memory_rate(cluster, kernel_of(op))
+    rate = matmul_rate(cluster, config.precision, shape)
+    memory = memory_rate(cluster, kernel_of(op)) * share_of_rate(cluster, largest_bytes(op, config))
     if op.kind == "attention":
         rate *= cluster.attention_efficiency
     together = op.kind == "attention" and model.attention == "explicit"

@@ -144,7 +144,8 @@ def _without(resource: str, config: TrainConfig, cluster: Cluster, framework: Fr
     axes = frozenset({resource.removeprefix("network: ")}) if resource.startswith("network") else frozenset({"bubble"} if resource == "bubble" else ())
     changes = {
         "compute": dict(flops_per_second=1e30, flops_by_precision={}),
-        "memory bandwidth": dict(hbm_bytes_per_second=1e30, kernel_bytes_per_second={}, host_memory_bytes_per_second=1e30, host_link_bytes_per_second=1e30),
+        "memory bandwidth": dict(hbm_bytes_per_second=1e30, kernel_bytes_per_second={}, memory_share_by_size=(),
+                                 host_memory_bytes_per_second=1e30, host_link_bytes_per_second=1e30),
         "latency": dict(launch_seconds=0.0, link_latency_seconds=0.0, network_latency_seconds=0.0),
     }.get(resource, {})  # fmt: skip
     parts = step_parts(config, cluster.replace(**changes), framework, axes)
