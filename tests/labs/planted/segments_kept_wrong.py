@@ -52,6 +52,24 @@ class GoesBackThroughTheFirst(Segment):
             return ctx.x.grad, *(None for _ in others)
 
 
+class KeepsItsOutput(Segment):
+    """ctx holds the output, the output its node, the node ctx: the memory goes when the garbage collector happens to run."""
+
+    class function(Recompute):
+        @staticmethod
+        def first_run(ctx, run, x, others):
+            ctx.y = run(x, *others)
+            return ctx.y
+
+
+class BuildsNoGraph(Segment):
+    class function(Recompute):
+        @staticmethod
+        def second_run(ctx, x, others):
+            with torch.no_grad():
+                return Recompute.second_run(ctx, x, others)
+
+
 class KeepsEachLayersInput(Segment):
     """As many small segments: less than everything, and more than the input."""
 
@@ -138,5 +156,6 @@ class RestoresAfterTheFirstRun(Segment):
 WRONG = [
     (NoCheckpoint, "saved"), (KeepsTheGraph, "saved"), (WithoutNoGrad, "saved"), (GoesBackThroughTheFirst, "saved"), (KeepsEachLayersInput, "saved"),
     (NoReplay, "rng.second-run"), (StateFromAfterTheRun, "rng.second-run"), (SeedsAgain, "rng.second-run"), (LeavesItRewound, "rng.left"),
-    (GoesBackToTheEndOfForward, "rng.left"), (SeedsBothRuns, "rng.first-run"), (RestoresAfterTheFirstRun, "rng.first-run"),
+    (GoesBackToTheEndOfForward, "rng.left"), (SeedsBothRuns, "rng.first-run"), (RestoresAfterTheFirstRun, "rng.first-run"), (KeepsItsOutput, "leak"),
+    (BuildsNoGraph, "graph.second-run"),
 ]  # fmt: skip

@@ -43,7 +43,7 @@ def judge(case: Case, f: Facts) -> Failure | None:
                                       "由 (begin, end) 组成的列表：每段是第 begin 到 end − 1 层，按次序、不重叠；[] 表示不做重计算。"),
                        t(f"{f.returned}: {f.malformed}.", f"{f.returned}：{f.malformed}。"), str(case))
     if f.gave_up:
-        return None if f.best is None else Failure("gave-up", t("a plan: there is one that fits.", "应返回方案：放得下的方案是有的。"),
+        return None if f.best is None else Failure("gave-up", t("a plan: there is one that fits.", "应返回方案：有方案放得下。"),
                                                    t("None: nothing was found.", "None：没有找到。"), str(case))
     return _too_much(case, f.cost, f) or _too_often(case, f.cost, f)
 
@@ -64,6 +64,6 @@ def _too_often(case: Case, cost: Cost, f: Facts) -> Failure | None:
     if cost.recomputed_flops <= f.best.recomputed_flops:
         return None
     return Failure("flops", t(f"the least work that fits: a plan was tried that recomputes {f.best.recomputed_flops:,} FLOPs and takes {f.best.peak:,} bytes.",
-                              f"在放得下的前提下重计算最少：试过一个方案，只重计算 {f.best.recomputed_flops:,} FLOPs，占用 {f.best.peak:,} 字节。"),
+                              f"在放得下的前提下重计算最少：有一个放得下的方案只重计算 {f.best.recomputed_flops:,} FLOPs，占用 {f.best.peak:,} 字节。"),
                    t(f"{f.returned} recomputes {cost.recomputed_flops:,} FLOPs and takes {cost.peak:,} bytes.",
                      f"{f.returned} 重计算 {cost.recomputed_flops:,} FLOPs，占用 {cost.peak:,} 字节。"), str(case))

@@ -44,7 +44,7 @@ HINTS: dict[str, Ladder] = SHARED | {
     ),
     "gave-up": (
         ("There is a plan that fits; yours was not found.",
-         "放得下的方案是有的，你的代码没有找到。"),
+         "有方案放得下，你的代码没有找到。"),
         ("Kept layers, short segments and long ones can be mixed. Long segments hold fewer inputs, short ones bring back less at once.",
          "保留的层、短的段、长的段可以混用。段长，保存的输入就少；段短，一次找回来的就少。"),
         ("Try all combinations, and compare with <= budget: exactly the budget still fits. Count each input once: saved_bytes has it already.",

@@ -25,7 +25,8 @@ def examine(answer: Any, cases: Sequence[Case]) -> Failure | Measured:
     """The first case that fails, or what was measured in each."""
     found = examine_alone(run_cases, answer, cases, judge)
     if isinstance(found, Failure):
-        return found
+        built_no_graph = found.criterion == "raised" and "does not require grad" in found.came
+        return found._replace(criterion="graph.second-run") if built_no_graph else found
     rows = [(t("segment", "段"), t("runs of each layer", "每层运行次数"), t("kept without a checkpoint, bytes", "不用梯度检查点时保存（字节）"),
              t("kept by yours", "你的实现保存"), t("its inputs", "其输入"), t("gradients off by", "梯度相差"))]
     for case, f in found:
@@ -88,14 +89,14 @@ def _gradients(case: Case, f: Facts) -> Failure | None:
     if f.input_off is None:
         return Failure("gradient.input", expected, t("no gradient came back to the input.", "没有梯度传回输入。"), str(case))
     if f.others_off is None:
-        return Failure("arguments", expected, t("no gradient came back to a further argument that needs one.", "需要梯度的其他参数没有得到梯度。"), str(case))
+        return Failure("arguments", expected, t("no gradient came back to a further argument that needs one.", "需要梯度的其他输入没有得到梯度。"), str(case))
     if f.unwanted:
         return Failure("frozen", expected, t(f"{f.unwanted} frozen parameters got a gradient.", f"{f.unwanted} 个冻结的参数得到了梯度。"), str(case))
     worst = max(f.input_off, f.others_off, f.parameters_off)
     if worst > TOLERANCE:
         return Failure("rng.second-run" if case.dropout else "gradient.value", expected,
                        t(f"input's off by {f.input_off:.2g}, parameters' by {f.parameters_off:.2g}, further arguments' by {f.others_off:.2g} of their norm.",
-                         f"相对偏差：输入 {f.input_off:.2g}，参数 {f.parameters_off:.2g}，其他参数 {f.others_off:.2g}。"), str(case))
+                         f"相对偏差：输入 {f.input_off:.2g}，模型参数 {f.parameters_off:.2g}，其他输入 {f.others_off:.2g}。"), str(case))
     return None
 
 
@@ -104,6 +105,10 @@ def _afterwards(case: Case, f: Facts) -> Failure | None:
         return Failure("rng.left", t("after the backward pass the random generator is where it was before it.", "反向传播之后，随机数生成器的状态与之前一样。"),
                        t("it was somewhere else: the numbers drawn from now on are others than without a checkpoint.",
                          "状态变了：此后抽取的随机数与不用梯度检查点时不同。"), str(case))
+    if f.in_a_cycle:
+        return Failure("leak", t("when nobody refers to the output any more it is gone.", "没有人再引用输出时，它就应当消失。"),
+                       t("it refers to itself through ctx, and stays until the garbage collector comes by.",
+                         "它通过 ctx 引用了自己，要等垃圾回收来了才会消失。"), str(case))
     if f.left > SLACK_BYTES:
         return Failure("leak", t("after the backward pass nothing stays but gradients.", "反向传播之后，除了梯度什么都不留。"),
                        t(f"{f.left:,} bytes are still alive.", f"还有 {f.left:,} 字节存活。"), str(case))

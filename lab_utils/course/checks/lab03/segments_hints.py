@@ -114,7 +114,7 @@ HINTS: dict[str, Ladder] = SHARED | {
     ),
     "arguments": (
         ("With further arguments, tensors or not, it fails.",
-         "多了其他参数（张量或非张量）就出错。"),
+         "多了其他输入（张量或非张量）就出错。"),
         ("backward returns one value for each argument of .apply: its gradient, or None. None and numbers are no tensors; a mask has no gradient.",
          ".apply 的每个参数，在 backward 的返回值里都要有一个位置：它的梯度或 None。None 和数字不是张量，掩码没有梯度。"),
         ("Detach only tensors, set requires_grad_ only on those that had it (ctx.needs_input_grad says which), and return as many values as "
@@ -160,7 +160,15 @@ HINTS: dict[str, Ladder] = SHARED | {
          "结果都对，但反向传播之后还有东西存活。"),
         ("What is saved with ctx.save_for_backward goes when the graph goes; what is kept elsewhere stays as long as the model.",
          "用 ctx.save_for_backward 保存的，会随计算图一起释放；存在别处的，会和模型一样长久。"),
-        ("Look for self.something = … or a list that grows, in what forward or backward do.",
-         "看看 forward 或 backward 里有没有 self.… = … 或者越来越长的列表。"),
+        ("Look for self.something = …, a list that grows, or ctx.y = y of the very output, in what forward or backward do.",
+         "看看 forward 或 backward 里有没有 self.… = …、越来越长的列表，或者把输出本身存进 ctx（ctx.y = y）。"),
+    ),
+    "graph.second-run": (
+        ("The second run's output does not require a gradient, so there is nothing to go back through.",
+         "第二次运行的输出不需要梯度，无从反向。"),
+        ("No graph is built inside backward unless you ask for it.",
+         "backward 里默认不建计算图。"),
+        ("Run again under with torch.enable_grad():, from an input that requires a gradient.",
+         "把第二次运行放在 with torch.enable_grad(): 之下，从一个需要梯度的输入开始。"),
     ),
 }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +45,7 @@ class Case:
         words = [t(f"{len(self.inner)} layers", f"{len(self.inner)} 层")]
         words += [t(f"dropout {self.dropout:g}", f"dropout {self.dropout:g}")] * bool(self.dropout)
         words += [t(f"inputs kept as {self.keep_as}", f"输入以 {self.keep_as} 保存")] * bool(self.keep_as)
-        words += [t("more arguments", "更多参数")] * self.arguments
+        words += [t("more arguments", "更多输入")] * self.arguments
         words += [t("an input that needs no gradient", "输入不需要梯度")] * (not self.needs_gradient)
         words += [t("frozen layers", "有冻结的层")] * bool(self.frozen)
         words += [t("a segment inside the segment", "段中有段")] * self.nested
@@ -125,6 +127,7 @@ class Facts:
     random_changed: bool = False        # forward drew other numbers than a plain run, or left the generator elsewhere
     random_left: bool = False           # after backward the generator was not where it was before
     left: int = 0                       # bytes alive after everything, beyond gradients
+    in_a_cycle: bool = False            # an output was still alive when nobody referred to it any more but itself
 
 
 def run_cases(answer: Any, cases: Sequence[Case], patience: float) -> None:
@@ -144,6 +147,7 @@ class Seen:
     runs_forward: tuple[int, ...]
     states: list[Tensor]        # after forward; before backward; after it
     left: int
+    in_a_cycle: bool
     layers: nn.ModuleList
     feed: Feed
 
@@ -169,7 +173,7 @@ def run(answer: Any, case: Case) -> Facts:
     facts.parameters_off = max((off(mine.grad, right.grad) for mine, right in pairs if None not in (mine.grad, right.grad)), default=0.0)
     facts.random_changed = not torch.equal(came.states[0], plain.states[0])
     facts.random_left = not torch.equal(came.states[2], came.states[1])
-    facts.left = came.left - plain.left
+    facts.left, facts.in_a_cycle = came.left - plain.left, came.in_a_cycle
     return facts
 
 
@@ -201,7 +205,7 @@ def go(answer: Any, case: Case, rounded: bool = False) -> Seen:
         segment = answer(parts, keep_as)
     torch.manual_seed(case.seed + 2)
     torch.rand(5)       # so that seeding again does not bring the state of the first run back
-    begin, kept = live.now(), []
+    begin, kept, in_a_cycle = live.now(), [], False
     for _ in range(2 if case.again else 1):
         before, outputs = live.now(), []
         with live:
@@ -220,10 +224,21 @@ def go(answer: Any, case: Case, rounded: bool = False) -> Seen:
                     outputs = [segment(x + 0.0, *feed.others) for x in feed.inputs]
                 torch.autograd.backward(outputs, [g.clone() for g in feed.gradients])
         states.append(torch.get_rng_state())
-        del outputs
+        in_a_cycle |= _outlive(outputs)
     gradients = [x.grad for x in (*layers.parameters(), *feed.inputs, *feed.others) if isinstance(x, Tensor) and x.grad is not None]
     left = live.now() - begin - sum(g.untyped_storage().nbytes() for g in gradients)
-    return Seen(shown, has_graph, kept[0], runs_forward, states, left, layers, feed)
+    return Seen(shown, has_graph, kept[0], runs_forward, states, left, in_a_cycle, layers, feed)
+
+
+def _outlive(outputs: list[Any]) -> bool:
+    """Let go of the outputs; whether one of them is still there before the garbage collector comes by."""
+    gc.disable()
+    try:
+        left = [weakref.ref(y) for y in outputs if isinstance(y, Tensor)]
+        outputs.clear()
+        return any(y() is not None for y in left)
+    finally:
+        gc.enable()
 
 
 class _Wrapped(nn.Module):
