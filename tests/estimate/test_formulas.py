@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from math import prod
 from operator import add, mul, sub
 
 import pytest
@@ -11,6 +12,7 @@ from random_runs import of_many_ranks
 
 from lab_utils import TrainConfig, estimate
 from lab_utils.config import ModelConfig
+from lab_utils.estimate.formula import saved_formula
 from lab_utils.estimate.memory import model_state_bytes
 from lab_utils.estimate.memory.closed_form import rank_memory
 from lab_utils.estimate.memory.curve import step_curve
@@ -125,3 +127,24 @@ def test_a_shape_never_seen_is_as_quick():
 
     seconds(64)
     assert min(seconds(80 + 16 * i) for i in range(30)) <= 2e-3
+
+
+@pytest.mark.parametrize("flags", [
+    {}, {"attention": "explicit"}, {"recompute": "full"}, {"recompute": "selective", "attention": "explicit", "precision": "bf16"},
+    {"norm": "rmsnorm", "activation": "swiglu", "positions": "rope", "kv_heads": 2, "precision": "bf16-pure"}, {"tp": 2, "sequence_parallel": True},
+], ids=str)  # fmt: skip
+def test_the_formula_of_a_block_is_what_one_block_more_saves(flags):
+    config = TrainConfig.of("tiny", **{"layers": 3, "hidden": 24, "heads": 4, "head_dim": 8, "ffn": 40, "seq": 12, "global_batch": 3} | flags)
+    model, tp = config.model, config.parallel.tp
+    letters = {"b": config.micro_batch, "s": model.seq, "z": model.seq // tp, "h": model.hidden, "a": model.heads // tp, "k": model.kv_heads // tp,
+               "d": model.head_dim, "f": model.ffn // tp}  # fmt: skip
+    formula = saved_formula(config)
+    total = sum(prod(letters[part] if part in letters else letters["s"] ** 2 if part == "s²" else int(part) for part in product.split("·"))
+                for product in formula.split(" + "))
+    deeper = config.replace(layers=4)
+    assert total == rank_memory(deeper).activations - rank_memory(config).activations, formula
+
+
+def test_a_formula_reads_as_one_writes_it():
+    assert saved_formula(TrainConfig.of("small", global_batch=4)) == "16·b·s·a·d + 16·b·s·h + 4·b·s·a + 8·b·s·f + 16·b·s"
+    assert saved_formula(TrainConfig.of("small", global_batch=4, recompute="full")) == "4·b·s·h"
