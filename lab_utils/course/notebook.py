@@ -26,6 +26,6 @@ class Todo(NotImplementedError):
 def todo(exercise: str = "…") -> NoReturn:
     """Stop here, kindly: the learner's code for `exercise` is still missing. Raises Todo."""
     raise Todo(t(
-        f"✏️ Exercise {exercise} is yours: put your code in the place of todo(…), and run the cell again.",
-        f"✏️ 轮到你了：练习 {exercise} 尚未完成。请用你的代码替换 todo(…)，再运行一次。",
+        f"✏️ Exercise {exercise} is yours: at “YOUR CODE HERE”, put your code in the place of todo(…), and run the cell again.",
+        f"✏️ 轮到你了：练习 {exercise} 尚未完成。请在“在此处编写代码”处，用你的代码替换 todo(…)，再运行一次。",
     ))

@@ -29,7 +29,8 @@ def parallelize_data(model: GPT, config: TrainConfig, mesh: DeviceMesh | None) -
     if mesh is None:
         return model
     if uses_ddp(config):
-        return DistributedDataParallel(model, process_group=mesh.get_group(), bucket_cap_mb=p.bucket_mib, gradient_as_bucket_view=True)
+        return DistributedDataParallel(model, process_group=mesh.get_group(), bucket_cap_mb=p.bucket_mib,
+                                       gradient_as_bucket_view=True)
     if p.zero == 0:
         # torch 2.13 has it in no public module yet
         from torch.distributed._composable.replicate_with_fsdp import replicate

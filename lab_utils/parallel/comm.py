@@ -137,7 +137,8 @@ class Axis:
         parts = self._equal_parts(whole)
         call = self._open("reduce_scatter", purpose, whole, label)
         if whole.is_cuda:
-            return parts[self.rank], Pending(call, (_reduce_scatter(parts[self.rank], whole.clone(), group=self.group, async_op=True),))
+            work = _reduce_scatter(parts[self.rank], whole.clone(), group=self.group, async_op=True)
+            return parts[self.rank], Pending(call, (work,))
         return parts[self.rank], _Ring(call, self._ring(call, list(parts), ring_reduce_scatter(self.size)))
 
     def ring_all_reduce(self, tensor: Tensor, *, purpose: str, label: str = "") -> Pending:

@@ -123,9 +123,12 @@ class BucketedSync(GradientSync):
     def __init__(self, model: nn.Module, axis: Axis, bucket_bytes: int) -> None:
         super().__init__(model, axis)
         first = next(iter(self.parameters.values()))
-        self.layout = assign_buckets({name: p.numel() for name, p in self.parameters.items()}, bucket_bytes, first.element_size())
-        self.buffers = {i: torch.zeros(bucket.numel, dtype=first.dtype, device=first.device) for i, bucket in enumerate(self.layout) if len(bucket.names) > 1}
-        self.views = {name: view for i, buffer in self.buffers.items() for name, view in self._cut(self.layout[i], buffer)}
+        numels = {name: p.numel() for name, p in self.parameters.items()}
+        self.layout = assign_buckets(numels, bucket_bytes, first.element_size())
+        self.buffers = {i: torch.zeros(bucket.numel, dtype=first.dtype, device=first.device)
+                        for i, bucket in enumerate(self.layout) if len(bucket.names) > 1}
+        self.views = {name: view for i, buffer in self.buffers.items()
+                      for name, view in self._cut(self.layout[i], buffer)}
         self.bucket_of = {name: i for i, bucket in enumerate(self.layout) for name in bucket.names}
         self._begin_step()
         self._watch_gradients()
@@ -168,7 +171,8 @@ class BucketedSync(GradientSync):
     def _send_full_buckets(self) -> None:
         while len(self.pending) < len(self.layout) and not self.missing[len(self.pending)]:
             number = len(self.pending)
-            whole = self.buffers[number] if number in self.buffers else self.parameters[self.layout[number].names[0]].grad
+            alone = self.layout[number].names[0]
+            whole = self.buffers[number] if number in self.buffers else self.parameters[alone].grad
             self.pending.append(self.axis.all_reduce(whole, purpose="gradient", label=f"bucket {number}"))
 
     def finish(self) -> None:

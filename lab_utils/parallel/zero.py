@@ -61,7 +61,8 @@ class FlatUnit:
             parameter.data = self.views[name]
         self.axis.ledger.hold("gathered", self.whole)
         self._mine(self.whole).copy_(self.shard)
-        self.arriving, self.resident = self.axis.all_gather(self.whole, purpose="parameter", label=self.unit.name), True
+        self.arriving = self.axis.all_gather(self.whole, purpose="parameter", label=self.unit.name)
+        self.resident = True
 
     def arrived(self) -> None:
         """Return when every weight of the unit may be used."""

@@ -13,7 +13,7 @@ from random_runs import of_many_ranks
 from lab_utils import TrainConfig, estimate
 from lab_utils.config import ModelConfig
 from lab_utils.estimate.formula import saved_formula
-from lab_utils.estimate.memory import model_state_bytes
+from lab_utils.estimate.memory import changes, closed_form, model_state_bytes
 from lab_utils.estimate.memory.closed_form import rank_memory
 from lab_utils.estimate.memory.curve import step_curve
 from lab_utils.estimate.memory.lifetimes import simulate_step
@@ -22,6 +22,14 @@ from lab_utils.estimate.program.formulas import Highest
 from lab_utils.estimate.program.size import Shape, Size, never_less
 
 B, S, H = map(Size.named, "bsh")
+
+
+@pytest.fixture(autouse=True)
+def by_formulas(monkeypatch):
+    """Formulas from the first shape of a kind on, not only for those that are asked often."""
+    monkeypatch.setattr(changes, "SHAPES_BY_NUMBERS", 0)
+    changes.stage_changes.cache_clear()
+    closed_form._walk.cache_clear()
 
 
 def test_arithmetic_is_that_of_numbers():

@@ -11,7 +11,7 @@ import pytest
 from random_runs import of_many_ranks
 
 from lab_utils import TrainConfig, estimate
-from lab_utils.estimate.memory import model_state_bytes
+from lab_utils.estimate.memory import changes, closed_form, model_state_bytes
 from lab_utils.estimate.memory.closed_form import rank_memory
 from lab_utils.estimate.memory.lifetimes import simulate_step
 from lab_utils.layout.placement import placements
@@ -19,8 +19,12 @@ from lab_utils.layout.placement import placements
 SEEDS = range(200)
 
 
+@pytest.mark.parametrize("shapes_by_numbers", [0, 10**9], ids=["formulas", "numbers"])
 @pytest.mark.parametrize("first", SEEDS[::25])
-def test_equal_to_the_simulation(first):
+def test_equal_to_the_simulation(first, shapes_by_numbers, monkeypatch):
+    monkeypatch.setattr(changes, "SHAPES_BY_NUMBERS", shapes_by_numbers)
+    changes.stage_changes.cache_clear()
+    closed_form._walk.cache_clear()
     for config in (of_many_ranks(seed) for seed in range(first, first + 25)):
         p = config.parallel
         for pp, tp in ((pp, tp) for pp in range(p.pp) for tp in range(p.tp)):
