@@ -14,7 +14,8 @@ TESTS = Path(__file__).parent
 ALONE = (           # files and folders
     # they measure seconds, or end what does not answer within some
     "bench", "browser/test_explorer_lab.py", "launch/test_faults.py", "launch/test_interrupted_start.py", "launch/test_launch.py", "launch/test_lifetime.py",
-    "launch/test_notebook.py", "launch/test_torchrun_exit.py", "measure/test_bottlenecks.py", "measure/test_calibrate.py", "test_house.py",
+    "launch/test_notebook.py", "launch/test_torchrun_exit.py", "measure/test_bottlenecks.py", "measure/test_calibrate.py", "measure/test_step_clock.py",
+    "parallel/test_data_parallel.py", "parallel/test_ledger.py", "test_house.py",
     "train/test_dead_rank.py", "widgets/test_explorer.py",
     # every byte on the loopback interface
     "measure/test_wire.py",
