@@ -1,5 +1,6 @@
 # make lab            a private Python environment, then JupyterLab on lesson 00 (lang=zh: the Chinese page and menus)
-# make test           everything a change has to pass; test-all runs every notebook in both languages
+# make test           what a change has to pass: of every large set the cases in which any two values meet
+# make test-all       all cases of those sets, and every notebook in both languages
 # make build          the notebooks from their sources
 # All of it stays in this folder: .venv (libraries) and .cache (JupyterLab's settings).
 
@@ -34,7 +35,7 @@ test: .venv/installed-test
 	$(BIN)/python -m lab_utils build --check
 	$(BIN)/python tests/lanes.py
 
-test-all: export LAB_BOTH_LANGUAGES := 1
+test-all: export LAB_EXHAUSTIVE := 1
 test-all: test
 
 .venv/installed: requirements.txt pyproject.toml | .venv/made

@@ -1,4 +1,5 @@
-"""LLM Training Lab: one engine and one estimator that speak the same configuration and return the same Report.
+"""LLM Training Lab: one engine and one estimator that speak the same configuration and return the
+same Report.
 
 Names load on first use, so that `import lab_utils` takes milliseconds and never imports torch.
 """
@@ -9,13 +10,26 @@ import importlib
 from typing import Any
 
 _HOMES = {
-    "Cluster": "config", "ConfigError": "config", "ModelConfig": "config", "ParallelConfig": "config", "TrainConfig": "config",
-    "Report": "report", "compare": "comparison",
-    "language": "i18n", "set_language": "i18n", "t": "i18n",
-    "estimate": "estimate", "train": "train", "launch": "launch",
+    "Cluster": "config",
+    "ConfigError": "config",
+    "ModelConfig": "config",
+    "ParallelConfig": "config",
+    "TrainConfig": "config",
+    "Report": "report",
+    "compare": "comparison",
+    "language": "i18n",
+    "set_language": "i18n",
+    "t": "i18n",
+    "estimate": "estimate",
+    "train": "train",
+    "launch": "launch",
     "table": "text",
-    "check": "course", "predict": "course", "quiz": "course", "show": "course",
-}  # fmt: skip
+    "ask": "course",
+    "check": "course",
+    "earlier": "course",
+    "reveal": "course",
+    "show": "course",
+}
 __all__ = sorted(_HOMES)
 __version__ = "0.1.0"
 
@@ -24,7 +38,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'lab_utils' has no attribute {name!r}")
     module = importlib.import_module(f".{_HOMES[name]}", __name__)
-    return module if name == _HOMES[name] else getattr(module, name)      # estimate, train and launch: see verb.py
+    # estimate, train and launch: see verb.py
+    return module if name == _HOMES[name] else getattr(module, name)
 
 
 def __dir__() -> list[str]:

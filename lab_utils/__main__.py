@@ -1,4 +1,5 @@
-"""`python -m lab_utils COMMAND`: each command's flags and work live in a room of their own, loaded when it is called."""
+"""`python -m lab_utils COMMAND`: each command's flags and work live in a room of their own, loaded
+when it is called."""
 
 from __future__ import annotations
 
@@ -6,19 +7,54 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import NoReturn
 
 from .i18n import t
 
-# name: (module with add_arguments(parser) and run(args) -> exit status, one line of help in both languages)
+# name: (module with add_arguments(parser) and run(args) -> exit status, one line of help in both
+# languages)
 COMMANDS = {
-    "train": ("lab_utils.commands.train", "train for real, and report what a step cost", "真实训练，并报告每一步的开销"),
-    "estimate": ("lab_utils.commands.estimate", "predict what a step will cost", "预测每一步的开销"),
-    "plan": ("lab_utils.commands.plan", "the fastest layouts of a model on a cluster", "一个模型在一个集群上最快的并行布局"),
-    "compare": ("lab_utils.commands.compare", "an estimated report beside a measured one", "把估算与实测的报告并排比较"),
-    "bench": ("lab_utils.bench", "two ways of the same work, side by side", "同一份工作的两种做法，并排计时"),
-    "doctor": ("lab_utils.doctor", "what this machine can do, and how to mend what it cannot", "这台机器能做什么，不能做的如何补救"),
-    "build": ("lab_utils.course.build", "make and execute the notebooks from their sources", "由源文件生成并运行 notebook"),
+    "train": (
+        "lab_utils.commands.train",
+        "train for real, and report what a step cost",
+        "真实训练，并报告每一步的开销",
+    ),
+    "estimate": (
+        "lab_utils.commands.estimate",
+        "predict what a step will cost",
+        "预测每一步的开销",
+    ),
+    "plan": (
+        "lab_utils.commands.plan",
+        "the fastest layouts of a model on a cluster",
+        "一个模型在一个集群上最快的并行布局",
+    ),
+    "compare": (
+        "lab_utils.commands.compare",
+        "an estimated report beside a measured one",
+        "把估算与实测的报告并排比较",
+    ),
+    "bench": (
+        "lab_utils.bench",
+        "two ways of the same work, side by side",
+        "同一份工作的两种做法，并排计时",
+    ),
+    "doctor": (
+        "lab_utils.doctor",
+        "what this machine can do, and how to mend what it cannot",
+        "这台机器能做什么，不能做的如何补救",
+    ),
+    "build": (
+        "lab_utils.course.build",
+        "make and execute the notebooks from their sources",
+        "由源文件生成并运行 notebook",
+    ),
+    "new": (
+        "lab_utils.course.new",
+        "begin a lesson with its tool and its lab",
+        "新建一课，连同工具和实验",
+    ),
 }
 
 
@@ -26,21 +62,37 @@ class _Flags(argparse.ArgumentParser):
     """A wrong flag is answered in one sentence; the page of usage is left to --help."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, t(f"{self.prog}: {message}; --help lists what there is.\n", f"{self.prog}：{message}；用 --help 查看全部参数。\n"))
+        self.exit(
+            2,
+            t(
+                f"{self.prog}: {message}; --help lists what there is.\n",
+                f"{self.prog}：{message}；用 --help 查看全部参数。\n",
+            ),
+        )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit status."""
-    argv = sys.argv[1:] if argv is None else argv
+def parse(argv: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
+    """The module of the command that `argv` names, and its flags. Exits with one sentence for what
+    is not understood."""
     parser = _Flags(prog="python -m lab_utils", description="LLM Training Lab · 大模型训练实验室")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (_, en, zh) in COMMANDS.items():
         commands.add_parser(name, help=t(en, zh), add_help=False)
     called = parser.parse_known_args(argv[:1])[0].command
     home = importlib.import_module(COMMANDS[called][0])
-    flags = _Flags(prog=f"python -m lab_utils {called}", description=home.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags = _Flags(
+        prog=f"python -m lab_utils {called}",
+        description=home.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     home.add_arguments(flags)
-    return home.run(flags.parse_args(argv[1:]))
+    return home, flags.parse_args(argv[1:])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status."""
+    home, args = parse(sys.argv[1:] if argv is None else argv)
+    return home.run(args)
 
 
 if __name__ == "__main__":

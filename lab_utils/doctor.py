@@ -1,4 +1,5 @@
-"""`python -m lab_utils doctor`: what this machine can do, line by line, each problem with its remedy. Never imports torch."""
+"""`python -m lab_utils doctor`: what this machine can do, line by line, each problem with its
+remedy. Never imports torch."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def version(distribution: str) -> str | None:
 def run_quietly(*command: str) -> str:
     """What a program prints, or "" if it is missing, fails or takes over 5 s."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=5, check=True
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
 
@@ -59,9 +62,14 @@ def python() -> Finding:
     return Finding(
         "Python",
         platform.python_version(),
-        t("install Python 3.11 or newer, then run make lab again.", "请安装 Python 3.11 或更新的版本，再运行 make lab。")
-        if old
-        else "",
+        (
+            t(
+                "install Python 3.11 or newer, then run make lab again.",
+                "请安装 Python 3.11 或更新的版本，再运行 make lab。",
+            )
+            if old
+            else ""
+        ),
         True,
     )
 
@@ -69,16 +77,22 @@ def python() -> Finding:
 def system() -> Finding:
     windows = sys.platform == "win32"
     remedy = t(
-        "the course starts processes in a way that Windows lacks: install WSL (wsl --install) and work inside it.",
+        "the course starts processes in a way that Windows lacks: install WSL (wsl --install) and"
+        " work inside it.",
         "课程启动进程的方式 Windows 不支持：请安装 WSL（wsl --install），在其中学习。",
     )
     return Finding(
-        t("operating system", "操作系统"), f"{platform.system()} {platform.release()}", remedy if windows else "", True
+        t("operating system", "操作系统"),
+        f"{platform.system()} {platform.release()}",
+        remedy if windows else "",
+        True,
     )
 
 
 def cores() -> Finding:
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    count = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     remedy = t(
         "ranks will take turns on one core: everything works, timings mean little.",
         "所有进程轮流使用一个核：都能运行，但耗时没有参考意义。",
@@ -97,7 +111,9 @@ def memory() -> Finding:
         "each rank takes about 0.5 GiB: close other programs, and stay at 2 ranks.",
         "每个进程约占 0.5 GiB：请关闭其他程序，并且最多用 2 个进程。",
     )
-    return Finding(t("free memory", "可用内存"), f"{free / GIB:.1f} GiB", remedy if free < 2 * GIB else "")
+    return Finding(
+        t("free memory", "可用内存"), f"{free / GIB:.1f} GiB", remedy if free < 2 * GIB else ""
+    )
 
 
 def disk() -> Finding:
@@ -106,7 +122,9 @@ def disk() -> Finding:
         "the libraries of the course take about 2 GiB (6 GiB with CUDA): make room.",
         "课程依赖的库约占 2 GiB（含 CUDA 时约 6 GiB）：请清理磁盘。",
     )
-    return Finding(t("free disk space", "可用磁盘空间"), f"{free / GIB:.0f} GiB", remedy if free < GIB else "")
+    return Finding(
+        t("free disk space", "可用磁盘空间"), f"{free / GIB:.0f} GiB", remedy if free < GIB else ""
+    )
 
 
 def _torch_cuda() -> str | None:
@@ -123,7 +141,10 @@ def torch() -> Finding:
         return Finding(
             "torch",
             t("missing", "未安装"),
-            t("run make lab, which installs requirements.txt.", "请运行 make lab，它会安装 requirements.txt。"),
+            t(
+                "run make lab, which installs requirements.txt.",
+                "请运行 make lab，它会安装 requirements.txt。",
+            ),
             True,
         )
     kind = f"CUDA {_torch_cuda()}" if _torch_cuda() else t("CPU only", "仅 CPU")
@@ -146,7 +167,8 @@ def torch() -> Finding:
             "torch",
             shown,
             t(
-                f"the course is tested with {pinned[1]}; this one should work, but printed figures may differ in the last digit.",
+                f"the course is tested with {pinned[1]}; this one should work, but printed figures"
+                " may differ in the last digit.",
                 f"课程在 {pinned[1]} 上测试；当前版本应当可用，但打印的数值末位可能不同。",
             ),
         )
@@ -156,15 +178,24 @@ def torch() -> Finding:
 def gpus() -> Finding:
     what, listed = (
         t("GPUs", "GPU"),
-        run_quietly("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader").splitlines(),
+        run_quietly(
+            "nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"
+        ).splitlines(),
     )
     if not listed:
-        return Finding(what, t("none: every lesson runs on the CPU", "没有：所有课程都可以在 CPU 上运行"))
+        return Finding(
+            what, t("none: every lesson runs on the CPU", "没有：所有课程都可以在 CPU 上运行")
+        )
     remedy = t(
-        "the installed torch is a CPU build and will not use them: install torch with CUDA for your driver (pytorch.org).",
+        "the installed torch is a CPU build and will not use them: install torch with CUDA for your"
+        " driver (pytorch.org).",
         "安装的 torch 是 CPU 版，用不到这些 GPU：请按驱动版本安装 CUDA 版 torch（pytorch.org）。",
     )
-    return Finding(what, f"{len(listed)} × {listed[0]}", "" if _torch_cuda() or version("torch") is None else remedy)
+    return Finding(
+        what,
+        f"{len(listed)} × {listed[0]}",
+        "" if _torch_cuda() or version("torch") is None else remedy,
+    )
 
 
 def jupyterlab() -> Finding:
@@ -172,7 +203,11 @@ def jupyterlab() -> Finding:
     return Finding(
         "JupyterLab",
         found or t("missing", "未安装"),
-        "" if found else t("run make lab, which installs it.", "请运行 make lab，它会安装 JupyterLab。"),
+        (
+            ""
+            if found
+            else t("run make lab, which installs it.", "请运行 make lab，它会安装 JupyterLab。")
+        ),
         True,
     )
 
@@ -180,7 +215,10 @@ def jupyterlab() -> Finding:
 def loopback() -> Finding:
     what = t("ranks can reach each other", "进程间可以通信")
     try:
-        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), timeout=2):
+        with (
+            socket.create_server(("127.0.0.1", 0)) as server,
+            socket.create_connection(server.getsockname(), timeout=2),
+        ):
             return Finding(what, "127.0.0.1")
     except OSError as error:
         return Finding(
@@ -221,31 +259,51 @@ def compiler() -> Finding | None:
         return None
     found = shutil.which("g++") or shutil.which("c++")
     remedy = t(
-        "DeepSpeed compiles a part of itself at its first run: apt-get install g++ (everything else works without).",
+        "DeepSpeed compiles a part of itself at its first run: apt-get install g++ (everything else"
+        " works without).",
         "DeepSpeed 首次运行时要编译自身的一部分：apt-get install g++（其他内容不需要）。",
     )
-    return Finding(t("C++ compiler", "C++ 编译器"), found or t("missing", "未安装"), "" if found else remedy)
+    return Finding(
+        t("C++ compiler", "C++ 编译器"), found or t("missing", "未安装"), "" if found else remedy
+    )
 
 
 def find_browser() -> str | None:
     """Chromium or Chrome on this machine, for the browser tests and for figures in a build."""
-    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"))), None)
+    return next(
+        filter(
+            None,
+            map(
+                shutil.which,
+                ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
+            ),
+        ),
+        None,
+    )
 
 
 def browser() -> Finding:
     found = find_browser()
-    remedy = t("only tests and builds need it: apt-get install chromium", "只有测试和构建需要：apt-get install chromium")
+    remedy = t(
+        "only tests and builds need it: apt-get install chromium",
+        "只有测试和构建需要：apt-get install chromium",
+    )
     return Finding("Chromium", found or t("missing", "未安装"), "" if found else remedy)
 
 
 def chinese_font() -> Finding:
     families = run_quietly("fc-list", ":lang=zh", "family").splitlines()
-    found = families[0].split(",")[0] if families else "PingFang" if sys.platform == "darwin" else ""
+    found = (
+        families[0].split(",")[0] if families else "PingFang" if sys.platform == "darwin" else ""
+    )
     remedy = t(
-        "Chinese in figures saved as pictures will be boxes: apt-get install fonts-wqy-microhei fontconfig",
+        "Chinese in figures saved as pictures will be boxes: apt-get install fonts-wqy-microhei"
+        " fontconfig",
         "存成图片的图里，汉字会变成方框：apt-get install fonts-wqy-microhei fontconfig",
     )
-    return Finding(t("Chinese font", "中文字体"), found or t("none found", "未找到"), "" if found else remedy)
+    return Finding(
+        t("Chinese font", "中文字体"), found or t("none found", "未找到"), "" if found else remedy
+    )
 
 
 CHECKS: tuple[Callable[[], Finding | None], ...] = (
@@ -268,7 +326,9 @@ CHECKS: tuple[Callable[[], Finding | None], ...] = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `doctor`."""
-    parser.add_argument("--lang", choices=LANGUAGES, help="language of the answer (default: LAB_LANG, or English)")
+    parser.add_argument(
+        "--lang", choices=LANGUAGES, help="language of the answer (default: LAB_LANG, or English)"
+    )
     parser.add_argument(
         "--calibrate",
         action="store_true",
@@ -277,7 +337,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "用大约半分钟测量本机速度，estimate 便能预测时间",
         ),
     )
-    parser.add_argument("--json", type=Path, help=t("also write the calibration to this file", "同时把校准结果写入此文件"))
+    parser.add_argument(
+        "--json",
+        type=Path,
+        help=t("also write the calibration to this file", "同时把校准结果写入此文件"),
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -292,10 +356,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def calibrate(copy: Path | None = None) -> int:
-    """Measure this machine in a process of its own (it needs torch), keep the result, and say where."""
+    """Measure this machine in a process of its own (it needs torch), keep the result, and say
+    where."""
     from .estimate.hardware.calibration import calibration_file
 
-    print(t("measuring: leave the machine alone for half a minute", "正在测量：请在半分钟内不要使用这台机器"), flush=True)
+    print(
+        t(
+            "measuring: leave the machine alone for half a minute",
+            "正在测量：请在半分钟内不要使用这台机器",
+        ),
+        flush=True,
+    )
     code = "import sys; from lab_utils.measure.calibrate import main; main(sys.argv[1:])"
     kept = [str(path) for path in (calibration_file(), copy) if path is not None]
     done = subprocess.run([sys.executable, "-c", code, *kept], check=False)

@@ -1,8 +1,9 @@
 """GPT: an ordinary single-device decoder that knows nothing of parallelism.
 
-Pre-norm blocks (Radford et al. 2019); RMSNorm (Zhang and Sennrich 2019), SwiGLU (Shazeer 2020), rotary positions
-(Su et al. 2021) and grouped-query attention (Ainslie et al. 2023) by configuration. Shapes in comments: b sequences,
-s tokens, h hidden, a heads, d head size, V vocabulary.
+Pre-norm blocks (Radford et al. 2019); RMSNorm (Zhang and Sennrich 2019), SwiGLU (Shazeer 2020),
+rotary positions (Su et al. 2021) and grouped-query attention (Ainslie et al. 2023) by
+configuration. Shapes in comments: b sequences, s tokens, h hidden, a heads, d head size, V
+vocabulary.
 """
 
 from __future__ import annotations
@@ -16,17 +17,18 @@ from torch import Tensor, nn
 
 from .config import ModelConfig
 
-IGNORED = -100      # a target that counts for nothing: padding, or a masked token
+IGNORED = -100  # a target that counts for nothing: padding, or a masked token
 
 
 class GPT(nn.Module):
     """A decoder-only transformer.
 
-    `gpt(tokens)` with (b, s) int64 gives logits (b, s, V); `gpt(tokens, targets)` gives the loss *sum* (0-dim float)
-    and the *count* of targets (0-dim int64), because a mean of means is wrong as soon as the counts differ.
-    Weights are drawn per parameter from (seed, name), so every layout of the same model starts from the same numbers;
-    on the meta device they are not drawn. `loss`, a layer's `project` and `core` are attributes so that a layout may put
-    its own way of doing the same in their place.
+    `gpt(tokens)` with (b, s) int64 gives logits (b, s, V); `gpt(tokens, targets)` gives the loss
+    *sum* (0-dim float) and the *count* of targets (0-dim int64), because a mean of means is wrong
+    as soon as the counts differ. Weights are drawn per parameter from (seed, name), so every layout
+    of the same model starts from the same numbers; on the meta device they are not drawn. `loss`, a
+    layer's `project` and `core` are attributes so that a layout may put its own way of doing the
+    same in their place.
     """
 
     def __init__(self, config: ModelConfig, seed: int = 0) -> None:
@@ -43,31 +45,41 @@ class GPT(nn.Module):
         if self.token_embedding.weight.device.type != "meta":
             initialize(self, config, seed)
 
-    def forward(self, tokens: Tensor, targets: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(
+        self, tokens: Tensor, targets: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
         x = self.embed(tokens)
         for block in self.blocks:
             x = block(x)
         return self.predict(x, targets)
 
-    def embed(self, tokens: Tensor) -> Tensor:                                  # (b, s) -> (b, s, h)
-        """What the first block reads: token embeddings, plus position embeddings if they are learned."""
+    # (b, s) -> (b, s, h)
+    def embed(self, tokens: Tensor) -> Tensor:
+        """What the first block reads: token embeddings, plus position embeddings if they are
+        learned."""
         x = self.token_embedding(tokens)
         if self.config.positions == "learned":
-            x = x + self.position_embedding(torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens))
+            x = x + self.position_embedding(
+                torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+            )
         return x
 
     def predict(self, x: Tensor, targets: Tensor | None) -> Tensor | tuple[Tensor, Tensor]:
-        """What the last block's output says: logits (b, s, V), or with targets their loss sum and count."""
+        """What the last block's output says: logits (b, s, V), or with targets their loss sum and
+        count."""
         logits = self.head(self.final_norm(x))
         return logits if targets is None else self.loss(logits, targets)
 
 
 def loss_sum_and_count(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Cross-entropy summed over the targets that count (0-dim float), and how many they are (0-dim int64).
+    """Cross-entropy summed over the targets that count (0-dim float), and how many they are (0-dim
+    int64).
 
     `logits` (…, V) float, `targets` (…) int64 with IGNORED where nothing is to be predicted.
     """
-    loss = F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten(), ignore_index=IGNORED, reduction="sum")
+    loss = F.cross_entropy(
+        logits.flatten(0, -2).float(), targets.flatten(), ignore_index=IGNORED, reduction="sum"
+    )
     return loss, (targets != IGNORED).sum()
 
 
@@ -79,7 +91,8 @@ class Block(nn.Module):
         self.attention_norm, self.attention = make_norm(config), Attention(config)
         self.mlp_norm, self.mlp = make_norm(config), MLP(config)
 
-    def forward(self, x: Tensor) -> Tensor:                                     # (b, s, h) -> (b, s, h)
+    # (b, s, h) -> (b, s, h)
+    def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.attention_norm(x))
         return x + self.mlp(self.mlp_norm(x))
 
@@ -101,28 +114,33 @@ class Attention(nn.Module):
         self.core = AttentionCore(config)
         self.output = nn.Linear(config.heads * d, config.hidden, bias=config.bias)
 
-    def forward(self, x: Tensor) -> Tensor:                                     # (b, s, h) -> (b, s, h)
+    # (b, s, h) -> (b, s, h)
+    def forward(self, x: Tensor) -> Tensor:
         projected = self.project(x, self.query, self.key, self.value)
         q, k, v = (y.unflatten(-1, (-1, self.config.head_dim)).transpose(1, 2) for y in projected)
-        if self.config.positions == "rope":                                     # each (b, a, s, d)
+        if self.config.positions == "rope":  # each (b, a, s, d)
             q, k = rotate(q), rotate(k)
         return self.output(self.core(q, k, v).transpose(1, 2).flatten(2))
 
 
 class AttentionCore(nn.Module):
-    """Each token's mixture of the values of the tokens up to it, fused (sdpa) or written out (explicit). No parameters."""
+    """Each token's mixture of the values of the tokens up to it, fused (sdpa) or written out
+    (explicit). No parameters."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.fused, self.group = config.attention == "sdpa", config.heads // config.kv_heads
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:               # (b, a, s, d), k and v with a/group -> (b, a, s, d)
+    # (b, a, s, d), k and v with a/group -> (b, a, s, d)
+    def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if self.fused:
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.group > 1)
+            return F.scaled_dot_product_attention(
+                q, k, v, is_causal=True, enable_gqa=self.group > 1
+            )
         if self.group > 1:
             k, v = (x.repeat_interleave(self.group, dim=1) for x in (k, v))
         s, d = q.shape[-2:]
-        scores = q @ k.transpose(-2, -1) / math.sqrt(d)                         # (b, a, s, s)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(d)  # (b, a, s, s)
         future = torch.ones(s, s, dtype=torch.bool, device=q.device).triu(1)
         return scores.masked_fill(future, float("-inf")).softmax(-1) @ v
 
@@ -139,7 +157,8 @@ class MLP(nn.Module):
         self.down = nn.Linear(config.ffn, config.hidden, bias=config.bias)
         self.gated = config.activation == "swiglu"
 
-    def forward(self, x: Tensor) -> Tensor:                                     # (b, s, h) -> (b, s, h)
+    # (b, s, h) -> (b, s, h)
+    def forward(self, x: Tensor) -> Tensor:
         if self.gated:
             gate, up = self.project(x, self.gate, self.up)
             return self.down(F.silu(gate) * up)
@@ -155,10 +174,12 @@ def make_norm(config: ModelConfig) -> nn.Module:
 
 
 def rotate(x: Tensor, base: float = 10000.0) -> Tensor:
-    """Rotary positions: turn each pair (i, i + d/2) of x (b, a, s, d) by its token's position times base^(−2i/d)."""
+    """Rotary positions: turn each pair (i, i + d/2) of x (b, a, s, d) by its token's position times
+    base^(−2i/d)."""
     s, d = x.shape[-2:]
     frequency = base ** (-torch.arange(0, d, 2, device=x.device, dtype=torch.float32) / d)
-    angle = torch.arange(s, device=x.device, dtype=torch.float32)[:, None] * frequency      # (s, d/2)
+    # (s, d/2)
+    angle = torch.arange(s, device=x.device, dtype=torch.float32)[:, None] * frequency
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     left, right = x.chunk(2, dim=-1)
     return torch.cat((left * cos - right * sin, left * sin + right * cos), dim=-1)
@@ -172,17 +193,21 @@ def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
 
 
 def first_values(name: str, shape: tuple[int, ...], config: ModelConfig, seed: int) -> Tensor:
-    """A parameter's first values (fp32, CPU), a function of (seed, its name): normal(0, 0.02), projections into the
-    residual stream narrower by √(2·layers) (Radford et al. 2019, section 2.3), biases 0, norm weights 1."""
+    """A parameter's first values (fp32, CPU), a function of (seed, its name): normal(0, 0.02),
+    projections into the residual stream narrower by √(2·layers) (Radford et al. 2019, section 2.3),
+    biases 0, norm weights 1."""
     if name.endswith(".bias"):
         return torch.zeros(shape)
     if "norm" in name:
         return torch.ones(shape)
     residual = name.endswith(("attention.output.weight", "mlp.down.weight"))
     std = 0.02 / math.sqrt(2 * config.layers) if residual else 0.02
-    return torch.empty(shape).normal_(0, std, generator=torch.Generator().manual_seed(name_seed(seed, name)))
+    return torch.empty(shape).normal_(
+        0, std, generator=torch.Generator().manual_seed(name_seed(seed, name))
+    )
 
 
 def name_seed(seed: int, name: str) -> int:
-    """A 63-bit seed that depends on the run's seed and the parameter's name, the same on every machine."""
+    """A 63-bit seed that depends on the run's seed and the parameter's name, the same on every
+    machine."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8], "little") >> 1

@@ -1,7 +1,9 @@
-"""Report: what one optimizer step costs, rank by rank; the same shape estimated or measured. No torch in here.
+"""Report: what one optimizer step costs, rank by rank; the same shape estimated or measured. No
+torch in here.
 
-`estimate` and `train` both return one; `compare` (comparison.py) lays two side by side, term by term. Bytes are bytes,
-times are seconds of the median step, FLOPs are of the whole job and one step. A term that was not looked at is None, never 0.
+`estimate` and `train` both return one; `compare` (comparison.py) lays two side by side, term by
+term. Bytes are bytes, times are seconds of the median step, FLOPs are of the whole job and one
+step. A term that was not looked at is None, never 0.
 """
 
 from __future__ import annotations
@@ -14,7 +16,18 @@ from typing import Any, Literal
 from .i18n import t
 
 SCHEMA = 1
-MEMORY_TERMS = ("parameters", "gradients", "optimizer", "activations", "offloaded", "weight_copies", "gathered", "buckets", "temporary", "peak")
+MEMORY_TERMS = (
+    "parameters",
+    "gradients",
+    "optimizer",
+    "activations",
+    "offloaded",
+    "weight_copies",
+    "gathered",
+    "buckets",
+    "temporary",
+    "peak",
+)
 TIME_TERMS = ("compute", "communication", "bubble", "data", "step", "hidden")
 
 
@@ -22,8 +35,8 @@ TIME_TERMS = ("compute", "communication", "bubble", "data", "step", "hidden")
 class Traffic:
     """One kind of call in one step on one rank.
 
-    `bytes` is the unsharded tensor of the collective, padding included (point-to-point: what the sender sends);
-    `wire_bytes` is what this rank sends with a ring.
+    `bytes` is the unsharded tensor of the collective, padding included (point-to-point: what the
+    sender sends); `wire_bytes` is what this rank sends with a ring.
     """
 
     op: str
@@ -45,13 +58,19 @@ class RankReport:
     time: Mapping[str, float | None] = field(default_factory=dict)
 
     def total(self, what: Literal["calls", "bytes", "wire_bytes"] = "bytes", **where: str) -> int:
-        """Sum over the traffic entries that match, e.g. `total("wire_bytes", purpose="gradient", axis="dp")`."""
-        return sum(getattr(entry, what) for entry in self.traffic if all(getattr(entry, k) == v for k, v in where.items()))
+        """Sum over the traffic entries that match, e.g. `total("wire_bytes", purpose="gradient",
+        axis="dp")`."""
+        return sum(
+            getattr(entry, what)
+            for entry in self.traffic
+            if all(getattr(entry, k) == v for k, v in where.items())
+        )
 
 
 @dataclass(frozen=True)
 class Report:
-    """What `estimate` and `train` return; `to_json` writes the keys that design and README describe."""
+    """What `estimate` and `train` return; `to_json` writes the keys that design and README
+    describe."""
 
     kind: Literal["estimated", "measured"]
     device: str
@@ -63,10 +82,11 @@ class Report:
     flops: Mapping[str, Any] = field(default_factory=dict)
     tokens_per_second: float | None = None
     mfu: float | None = None
-    loss_scale: tuple[float, ...] = ()          # fp16: of every step
-    skipped_steps: tuple[int, ...] = ()         # fp16: those whose gradients overflowed
+    loss_scale: tuple[float, ...] = ()  # fp16: of every step
+    skipped_steps: tuple[int, ...] = ()  # fp16: those whose gradients overflowed
     segments: tuple[Any, ...] = ()
     notes: tuple[str, ...] = ()
+    basis: str = ""  # estimated: by whose kernels' rules, and whether that was ever measured
 
     @property
     def world_size(self) -> int:
@@ -88,15 +108,36 @@ class Report:
         Raises ValueError for another schema.
         """
         if not isinstance(raw, Mapping):
-            raise ValueError(t("this is no report: a report is a JSON object.", "这不是报告：报告应是一个 JSON 对象。"))
+            raise ValueError(
+                t(
+                    "this is no report: a report is a JSON object.",
+                    "这不是报告：报告应是一个 JSON 对象。",
+                )
+            )
         if raw.get("schema") != SCHEMA:
             found = raw.get("schema")
-            raise ValueError(t(f"this is no report of schema {SCHEMA}: its schema is {found!r}.", f"这不是 schema {SCHEMA} 的报告：它的 schema 是 {found!r}。"))
+            raise ValueError(
+                t(
+                    f"this is no report of schema {SCHEMA}: its schema is {found!r}.",
+                    f"这不是 schema {SCHEMA} 的报告：它的 schema 是 {found!r}。",
+                )
+            )
         ranks = tuple(
-            RankReport(**_known(RankReport, r) | {"traffic": tuple(Traffic(**_known(Traffic, e)) for e in r["traffic"])}) for r in raw["ranks"]
+            RankReport(
+                **_known(RankReport, r)
+                | {"traffic": tuple(Traffic(**_known(Traffic, e)) for e in r["traffic"])}
+            )
+            for r in raw["ranks"]
         )
         plain = _known(cls, raw)
-        return cls(**plain | {"ranks": ranks} | {k: tuple(plain.get(k, ())) for k in ("loss", "loss_scale", "skipped_steps", "segments", "notes")})
+        return cls(
+            **plain
+            | {"ranks": ranks}
+            | {
+                k: tuple(plain.get(k, ()))
+                for k in ("loss", "loss_scale", "skipped_steps", "segments", "notes")
+            }
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Report:

@@ -1,4 +1,5 @@
-"""Tables: aligned text on a terminal, Han characters counted as two columns, and a real table in a notebook."""
+"""Tables: aligned text on a terminal, Han characters counted as two columns, and a real table in a
+notebook."""
 
 from __future__ import annotations
 
@@ -11,9 +12,11 @@ from .i18n import t
 
 
 class Table(str):
-    """A table as aligned text; a notebook that displays it, rather than prints it, shows a real table.
+    """A table as aligned text; a notebook that displays it, rather than prints it, shows a real
+    table.
 
-    A page's font seldom makes a Han character exactly two Latin ones wide, so that text is aligned on a terminal only.
+    A page's font seldom makes a Han character exactly two Latin ones wide, so that text is aligned
+    on a terminal only.
     """
 
     cells: Sequence[Sequence[str]]
@@ -26,24 +29,47 @@ class Table(str):
 
     def _repr_html_(self) -> str:
         head, *rows = self.cells
-        sides = ["left", *("right" if any(map(_is_number, column)) else "left" for column in list(zip(*rows, strict=True))[1:])]
-        names = "".join(map(_html, head, sides, ("th" if name else "td" for name in head)))        # an empty cell heads nothing
+        sides = [
+            "left",
+            *(
+                "right" if any(map(_is_number, column)) else "left"
+                for column in list(zip(*rows, strict=True))[1:]
+            ),
+        ]
+        # an empty cell heads nothing
+        names = "".join(map(_html, head, sides, ("th" if name else "td" for name in head)))
         lines = [f"<tr>{''.join(map(_html, row, sides))}</tr>" for row in rows]
-        return "\n".join(['<table style="font-variant-numeric:tabular-nums">', f"<thead><tr>{names}</tr></thead>", "<tbody>", *lines, "</tbody>", "</table>"])
+        return "\n".join(
+            [
+                '<table style="font-variant-numeric:tabular-nums;word-break:normal">',
+                f"<thead><tr>{names}</tr></thead>",
+                "<tbody>",
+                *lines,
+                "</tbody>",
+                "</table>",
+            ]
+        )
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str.__str__(self))
 
 
 def table(rows: Sequence[Sequence[Any]]) -> Table:
-    """Rows as a table, the first of them its head: the first column to the left, the others to the right (in a notebook
-    only those that hold numbers).
+    """Rows as a table, the first of them its head: the first column to the left, the others to the
+    right (in a notebook only those that hold numbers).
 
-    Whole numbers get thousands separators, True and False become yes and no, everything else is shown by `str`.
+    Whole numbers get thousands separators, True and False become yes and no, everything else is
+    shown by `str`.
     """
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
-    lines = ("   ".join(_padded(cell, width, left=i == 0) for i, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip() for row in cells)
+    lines = (
+        "   ".join(
+            _padded(cell, width, left=i == 0)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in cells
+    )
     return Table("\n".join(lines), cells)
 
 
@@ -63,7 +89,9 @@ def _is_number(cell: str) -> bool:
 
 
 def _html(cell: str, side: str, tag: str = "td") -> str:
-    return f'<{tag} style="text-align:{side}">{html.escape(cell, quote=False)}</{tag}>'
+    # a number and its unit stay on one line; words break between words
+    wrap = ";white-space:nowrap" if _is_number(cell) else ""
+    return f'<{tag} style="text-align:{side}{wrap}">{html.escape(cell, quote=False)}</{tag}>'
 
 
 def _padded(cell: str, width: int, left: bool) -> str:

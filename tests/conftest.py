@@ -1,45 +1,88 @@
-"""What every test shares: which ones need the machine to themselves, and ranks that start with the package loaded."""
+"""What every test shares: which ones need the machine to themselves, who judges them, whose turn it
+is, and ranks that start with the package loaded."""
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 
 import pytest
+from alone import ALONE, ALONE_BY_NAME, TESTS
+from hypothesis import settings
+from quiet import judge
+from take_turns import run_from_queue, shared_queue
 
+from lab_utils.course import progress
 from lab_utils.launch import process
 
-TESTS = Path(__file__).parent
-ALONE = (           # files and folders
-    # they measure seconds, or end what does not answer within some
-    "bench", "browser/test_explorer_lab.py", "launch/test_faults.py", "launch/test_interrupted_start.py", "launch/test_launch.py", "launch/test_lifetime.py",
-    "launch/test_notebook.py", "launch/test_torchrun_exit.py", "measure/test_bottlenecks.py", "measure/test_calibrate.py", "measure/test_step_clock.py",
-    "parallel/test_data_parallel.py", "parallel/test_ledger.py", "test_house.py",
-    "train/test_dead_rank.py", "widgets/test_explorer.py",
-    # every byte on the loopback interface
-    "measure/test_wire.py",
-)  # fmt: skip
-ALONE_BY_NAME = ("test_slider_to_paint",)       # frames of a browser
+# Ranks are forked from a server. What it has loaded, no rank of a test has to: 0.1 s of both cores
+# for four ranks.
+process._PRELOAD[-1:-1] = ["lab_utils.train.loop", "lab_utils.course.checks.exercise"]
 
-# Ranks are forked from a server. What it has loaded, no rank of a test has to: 0.1 s of both cores for four ranks.
-process._PRELOAD[-1:-1] = ["lab_utils.train.loop", "lab_utils.course.check"]
+# A busy machine makes an example slow, not wrong; what hangs meets pytest's own timeout.
+settings.register_profile("without a clock", deadline=None)
+settings.load_profile("without a clock")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "alone: measures what other work on the machine would disturb")
+    config.addinivalue_line(
+        "markers", "alone: measures what other work on the machine would disturb"
+    )
+
+
+def is_in(test: str, place: str) -> bool:
+    """Whether a test, "file::name", is the one, or in the file or folder, that is named."""
+    return test == place or test.startswith((f"{place}/", f"{place}::"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        path = item.path.relative_to(TESTS).as_posix()
-        if any(path == place or path.startswith(f"{place}/") for place in ALONE) or item.name.startswith(ALONE_BY_NAME):
+        name = item.name.partition("[")[0]
+        test = f"{item.path.relative_to(TESTS).as_posix()}::{name}"
+        alone = any(
+            test == place or test.startswith((f"{place}/", f"{place}::")) for place in ALONE
+        )
+        if alone or name.startswith(ALONE_BY_NAME):
             item.add_marker("alone")
+
+
+@pytest.fixture(autouse=True)
+def no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test begins with the first hint, and none writes into a learner's folder; one that is
+    about progress sets LAB_PROGRESS to a folder of its own."""
+    monkeypatch.setenv("LAB_PROGRESS", "")
+    progress.forget()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """The next file from the queue that tests/lanes.py shares out; without one, pytest's own
+    way."""
+    queue = shared_queue()
+    if queue is None or session.testsfailed or session.config.option.collectonly:
+        return None
+    run_from_queue(session, queue)
+    return True
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that needs the machine to itself is judged only where it had it."""
+    if pyfuncitem.get_closest_marker("alone") is None:
+        return None
+    given = {
+        name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters
+    }
+    judge(partial(pyfuncitem.obj, **given))
+    return True
 
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
-    """Layers this small mostly wait for the other threads, the longer the more work there is beside them. Ranks have their own number."""
+    """Layers this small mostly wait for the other threads, the longer the more work there is beside
+    them. Ranks have their own number."""
     torch = sys.modules.get("torch")
     if torch is None:
         yield

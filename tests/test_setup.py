@@ -1,9 +1,11 @@
-"""The commands that a stranger types first: pins, Makefile, CI, Binder, doctor, and what the README promises."""
+"""The commands that a stranger types first: pins, Makefile, CI, Binder, doctor, and what the README
+promises."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,14 +15,19 @@ from pathlib import Path
 import pytest
 
 from lab_utils import doctor
-from lab_utils.__main__ import COMMANDS, main
+from lab_utils.__main__ import COMMANDS, main, parse
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-READMES = [path for path in (REPOSITORY / "README.md", REPOSITORY / "README.zh.md") if path.exists()]
+PAGES = sorted([*REPOSITORY.glob("README*.md"), *(REPOSITORY / "docs").glob("*.md")])
+NUMBER = re.compile(r"(?<![A-Za-z\d.-])\d+(?:\.\d+)?(?:e-?\d+)?(?!-\w)")
 
 
 def requirements(name: str) -> list[str]:
-    return [line for line in (REPOSITORY / name).read_text().splitlines() if line and not line.startswith("#")]
+    return [
+        line
+        for line in (REPOSITORY / name).read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "requirements-test.txt"])
@@ -32,7 +39,9 @@ def test_every_version_is_pinned_exactly(name):
 def test_torch_comes_first_and_deepspeed_only_on_linux():
     lines = requirements("requirements.txt")
     assert lines[0] == "torch==2.13.0"
-    assert [line for line in lines if "sys_platform" in line] == [line for line in lines if line.startswith("deepspeed")]
+    assert [line for line in lines if "sys_platform" in line] == [
+        line for line in lines if line.startswith("deepspeed")
+    ]
 
 
 def test_what_is_pinned_is_what_runs_here():
@@ -49,9 +58,18 @@ def test_the_package_does_not_require_torch():
     assert not re.search(r'dependencies = \[[^]]*"torch', text)
 
 
-def make(*arguments: str, cwd: Path = REPOSITORY, path: str | None = None) -> subprocess.CompletedProcess[str]:
+def make(
+    *arguments: str, cwd: Path = REPOSITORY, path: str | None = None
+) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, **({"PATH": path} if path else {})}
-    return subprocess.run([shutil.which("make"), *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [shutil.which("make"), *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
 
 
 def test_make_refuses_a_language_it_does_not_have():
@@ -66,7 +84,11 @@ def test_make_lab_opens_the_page_and_the_menus_of_the_language(tmp_path, lang, l
         shutil.copy(REPOSITORY / name, tmp_path)
     plan = make("-n", "lab", f"lang={lang}", cwd=tmp_path).stdout
     assert f"/lab/tree/lessons/{lang}/00_start.ipynb" in plan
-    assert plan.index("venv .venv") < plan.index("install -r requirements.txt") < plan.index("jupyter lab")
+    assert (
+        plan.index("venv .venv")
+        < plan.index("install -r requirements.txt")
+        < plan.index("jupyter lab")
+    )
     settings = f".cache/jupyterlab-{lang}/overrides.json"
     assert make(settings, f"lang={lang}", cwd=tmp_path).returncode == 0
     text = (tmp_path / settings).read_text()
@@ -79,11 +101,23 @@ def fake(folder: Path, name: str, script: str) -> None:
     (folder / name).chmod(0o755)
 
 
-@pytest.mark.parametrize(("script", "sentence"), [
-    ('case "$1" in -c) exit 1;; --version) echo Python 3.9.2;; esac', "needs Python 3.11 or newer, and found Python 3.9.2"),
-    ('case "$1" in --version) echo Python 3.11.2;; -m) mkdir .venv; exit 1;; esac',
-     "cannot make a virtual environment with pip. On Debian or Ubuntu: apt-get install python3.11-venv"),
-], ids=["too old", "no ensurepip"])
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        (
+            'case "$1" in -c) exit 1;; --version) echo Python 3.9.2;; esac',
+            "needs Python 3.11 or newer, and found Python 3.9.2",
+        ),
+        (
+            'case "$1" in --version) echo Python 3.11.2;; -m) mkdir .venv; exit 1;; esac',
+            (
+                "cannot make a virtual environment with pip. On Debian or Ubuntu: apt-get install"
+                " python3.11-venv"
+            ),
+        ),
+    ],
+    ids=["too old", "no ensurepip"],
+)
 def test_a_python_that_will_not_do_is_named(tmp_path, script, sentence):
     shutil.copy(REPOSITORY / "Makefile", tmp_path)
     (tmp_path / "bin").mkdir()
@@ -108,14 +142,45 @@ def test_binder_stops_at_the_first_error_and_hands_over():
     assert "pytorch-cpu" in (REPOSITORY / "binder/environment.yml").read_text()
 
 
-@pytest.mark.parametrize("readme", READMES, ids=lambda path: path.name)
-def test_commands_and_files_of_the_readme_exist(readme):
-    text = readme.read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_commands_and_files_of_a_page_exist(page):
+    text = page.read_text(encoding="utf-8")
     targets = set(re.findall(r"^([\w-]+):", (REPOSITORY / "Makefile").read_text(), re.M))
     assert set(re.findall(r"(?:^|`)make ([\w-]+)", text, re.M)) <= targets
-    assert set(re.findall(r"python -m lab_utils (\w+)", text)) <= set(COMMANDS)
-    local = [link.split("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if not re.match(r"https?:|#", link)]
-    assert [link for link in local if link and not (REPOSITORY / link).exists()] == []
+    local = [
+        link.split("#")[0]
+        for link in re.findall(r"\]\(([^)\s]+)\)", text)
+        if not re.match(r"https?:|#", link)
+    ]
+    assert [link for link in local if link and not (page.parent / link).exists()] == []
+    named = re.findall(r"`(?:python )?((?:tests|lab_utils|lessons)/[\w./]+)", text)
+    assert [name for name in named if not (REPOSITORY / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_commands_of_a_page_are_understood(page):
+    """Each line as it stands there, up to the point at which it would run."""
+    text = page.read_text(encoding="utf-8")
+    fenced = "\n".join(re.findall(r"^```\n(.*?)^```", text, re.M | re.S)).replace("\\\n", " ")
+    for command in re.findall(r"-m lab_utils (.+)$", fenced, re.M):
+        words = shlex.split(command.split(" #")[0])
+        parse(words)
+    for name in re.findall(r"`python -m lab_utils (\w+)", text):
+        assert name in COMMANDS
+
+
+def test_both_languages_say_the_same_figures():
+    """Row by row: a figure that was measured anew must not stay behind in the other language."""
+    english, chinese = (
+        [
+            set(NUMBER.findall(re.sub(r"(?<=\d),(?=\d{3})", "", line.split("|")[2])))
+            for line in (REPOSITORY / "docs" / name).read_text("utf-8").splitlines()
+            if line.startswith("|")
+        ]
+        for name in ("measured.md", "measured.zh.md")
+    )
+    assert len(english) == len(chinese) > 20
+    assert [pair for pair in zip(english, chinese, strict=True) if pair[0] != pair[1]] == []
 
 
 def test_every_command_has_flags_and_help(capsys):
@@ -127,8 +192,17 @@ def test_every_command_has_flags_and_help(capsys):
 
 
 def test_doctor_describes_this_machine_in_both_languages():
-    for lang, words in (("en", ["Python: 3.", "CPU cores: ", "torch: 2."]), ("zh", ["Python：3.", "CPU 核数：", "可用内存：", "torch：2."])):
-        done = subprocess.run([sys.executable, "-m", "lab_utils", "doctor", "--lang", lang], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    for lang, words in (
+        ("en", ["Python: 3.", "CPU cores: ", "torch: 2."]),
+        ("zh", ["Python：3.", "CPU 核数：", "可用内存：", "torch：2."]),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "lab_utils", "doctor", "--lang", lang],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert done.returncode == 0, done.stdout
         assert all(word in done.stdout for word in words), done.stdout
 
@@ -139,7 +213,11 @@ def test_doctor_gives_each_problem_its_remedy(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "run_quietly", lambda *command: "")
     assert main(["doctor"]) == 1
     out = capsys.readouterr().out
-    for problem in ("✗ torch: missing\n    → run make lab", "✗ JupyterLab: missing\n    → run make lab", "! Chromium: missing\n    → "):
+    for problem in (
+        "✗ torch: missing\n    → run make lab",
+        "✗ JupyterLab: missing\n    → run make lab",
+        "! Chromium: missing\n    → ",
+    ):
         assert problem in out
     if sys.platform == "linux":
         assert "! C++ compiler: missing\n    → DeepSpeed compiles" in out
@@ -147,7 +225,9 @@ def test_doctor_gives_each_problem_its_remedy(monkeypatch, capsys):
 
 
 def test_doctor_says_when_a_gpu_is_not_used(monkeypatch):
-    monkeypatch.setattr(doctor, "run_quietly", lambda *command: "NVIDIA H100, 81559 MiB\nNVIDIA H100, 81559 MiB")
+    monkeypatch.setattr(
+        doctor, "run_quietly", lambda *command: "NVIDIA H100, 81559 MiB\nNVIDIA H100, 81559 MiB"
+    )
     monkeypatch.setattr(doctor, "_torch_cuda", lambda: None)
     finding = doctor.gpus()
     assert finding.found == "2 × NVIDIA H100, 81559 MiB"
@@ -157,7 +237,11 @@ def test_doctor_says_when_a_gpu_is_not_used(monkeypatch):
 
 
 def test_doctor_knows_torch_that_is_too_old_or_another(monkeypatch):
-    for installed, words, essential in (("2.9.1", "needs torch 2.10 or later", True), ("2.11.0+cu128", "tested with 2.13.0", False), ("2.13.0+cpu", "", False)):
+    for installed, words, essential in (
+        ("2.9.1", "needs torch 2.10 or later", True),
+        ("2.11.0+cu128", "tested with 2.13.0", False),
+        ("2.13.0+cpu", "", False),
+    ):
         monkeypatch.setattr(doctor, "version", lambda name, v=installed: v)
         finding = doctor.torch()
         assert words in finding.remedy
@@ -169,7 +253,10 @@ def test_doctor_knows_torch_that_is_too_old_or_another(monkeypatch):
 def test_badges_lead_to_the_repository_of_pyproject(readme):
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
         address = tomllib.load(file)["project"]["urls"]["Repository"]
-    name, text = address.removeprefix("https://github.com/"), (REPOSITORY / readme).read_text(encoding="utf-8")
+    name, text = (
+        address.removeprefix("https://github.com/"),
+        (REPOSITORY / readme).read_text(encoding="utf-8"),
+    )
     page = f"lessons/{'zh' if 'zh' in readme else 'en'}/00_start.ipynb"
     assert f"(https://mybinder.org/v2/gh/{name}/HEAD?urlpath=lab/tree/{page})" in text
     assert f"(https://colab.research.google.com/github/{name}/blob/HEAD/{page})" in text

@@ -20,10 +20,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     add_config_flags(parser)
     known = (", ".join(HARDWARE), "、".join(HARDWARE))
-    parser.add_argument("--gpu", default=None, metavar="NAME", help=t(f"{known[0]}; default: this machine's CPU, bytes only until doctor --calibrate has run",
-                                                                      f"{known[1]}；默认为本机 CPU，运行 doctor --calibrate 之前只估算字节"))
-    parser.add_argument("--gpus-per-node", type=whole_from_1, default=8, help=t("GPUs in one machine", "每台机器的 GPU 数"))
-    parser.add_argument("--json", type=Path, default=None, help=t("write the report to this file", "把报告写入此文件"))
+    parser.add_argument(
+        "--gpu",
+        default=None,
+        metavar="NAME",
+        help=t(
+            f"{known[0]}; default: this machine's CPU, bytes only until doctor --calibrate has run",
+            f"{known[1]}；默认为本机 CPU，运行 doctor --calibrate 之前只估算字节",
+        ),
+    )
+    parser.add_argument(
+        "--gpus-per-node",
+        type=whole_from_1,
+        default=8,
+        help=t("GPUs in one machine", "每台机器的 GPU 数"),
+    )
+    parser.add_argument(
+        "--json",
+        type=Path,
+        default=None,
+        help=t("write the report to this file", "把报告写入此文件"),
+    )
 
 
 @one_sentence
@@ -36,7 +53,11 @@ def run(args: argparse.Namespace) -> int:
 
     writable(args.json)
     config = config_from(args)
-    machine = cluster(args.gpu, args.gpus_per_node) if args.gpu else this_machine(config.parallel.world_size, config.precision)
+    machine = (
+        cluster(args.gpu, args.gpus_per_node)
+        if args.gpu
+        else this_machine(config.parallel.world_size, config.precision)
+    )
     report = estimate(config, machine)
     print(summary(report))
     if rates_are_known(config, machine):
@@ -50,6 +71,15 @@ def bottleneck(time: StepTime) -> str:
     """What the step is bound by, and what each resource would save if it were free."""
     from ..estimate.plan.words import resource_words
 
-    saved = sorted(((seconds / time.step, resource_words(resource)) for resource, seconds in time.savings.items()), reverse=True)
+    saved = sorted(
+        (
+            (seconds / time.step, resource_words(resource))
+            for resource, seconds in time.savings.items()
+        ),
+        reverse=True,
+    )
     shares = ", ".join(f"{name} {share:.1%}" for share, name in saved if share >= 1e-3)
-    return t(f"bound by {saved[0][1]}; the step would be shorter if each were free: {shares}", f"瓶颈：{saved[0][1]}；若各项资源无限快，步时可缩短：{shares}")
+    return t(
+        f"bound by {saved[0][1]}; the step would be shorter if each were free: {shares}",
+        f"瓶颈：{saved[0][1]}；若各项资源无限快，步时可缩短：{shares}",
+    )

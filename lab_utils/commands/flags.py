@@ -1,4 +1,5 @@
-"""Command-line flags from the configuration's fields: name, type, choices and help are written once, in config.py."""
+"""Command-line flags from the configuration's fields: name, type, choices and help are written
+once, in config.py."""
 
 from __future__ import annotations
 
@@ -13,25 +14,52 @@ from ..presets import PRESETS
 
 
 def add_config_flags(parser: argparse.ArgumentParser) -> None:
-    """One flag per field of the configuration, and --preset. A flag that is not given leaves the preset's value."""
-    parser.add_argument("--preset", default="tiny", metavar="NAME", help=t(f"named model shape: {', '.join(PRESETS)}", f"预设的模型规模：{'、'.join(PRESETS)}"))
+    """One flag per field of the configuration, and --preset. A flag that is not given leaves the
+    preset's value."""
+    parser.add_argument(
+        "--preset",
+        default="tiny",
+        metavar="NAME",
+        help=t(f"named model shape: {', '.join(PRESETS)}", f"预设的模型规模：{'、'.join(PRESETS)}"),
+    )
     for name, (owner, field) in flag_fields().items():
         flag, help_text = "--" + name.replace("_", "-"), t(*field.metadata["help"])
         hint = get_type_hints(owner)[name]
         if hint is bool:
-            parser.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=help_text)
+            parser.add_argument(
+                flag, action=argparse.BooleanOptionalAction, default=None, help=help_text
+            )
             continue
         words = [word for word in get_args(hint) if not isinstance(word, type)]
-        kind = type(words[0]) if words else next(kind for kind in (*get_args(hint), hint) if kind is not type(None))
+        kind = (
+            type(words[0])
+            if words
+            else next(kind for kind in (*get_args(hint), hint) if kind is not type(None))
+        )
         shown = "{" + ",".join(map(str, words)) + "}" if words else kind.__name__.upper()
-        default = "" if field.default is None else t(f" (default {field.default})", f"（默认 {field.default}）")
-        parser.add_argument(flag, type=kind, default=None, metavar=shown, help=(help_text + default).replace("%", "%%"))
+        default = (
+            ""
+            if field.default is None
+            else t(f" (default {field.default})", f"（默认 {field.default}）")
+        )
+        parser.add_argument(
+            flag,
+            type=kind,
+            default=None,
+            metavar=shown,
+            help=(help_text + default).replace("%", "%%"),
+        )
 
 
 def whole_from_1(text: str) -> int:
     """The argparse type of a count."""
     if not (text.isdecimal() and int(text) >= 1):
-        raise argparse.ArgumentTypeError(t(f"must be a whole number from 1 up, not {text!r}", f"应为不小于 1 的整数，而不是 {text!r}"))
+        raise argparse.ArgumentTypeError(
+            t(
+                f"must be a whole number from 1 up, not {text!r}",
+                f"应为不小于 1 的整数，而不是 {text!r}",
+            )
+        )
     return int(text)
 
 
@@ -42,7 +70,12 @@ def seconds_above_0(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < 1e7:
-        raise argparse.ArgumentTypeError(t(f"must be a number of seconds above 0, not {text!r}", f"应为大于 0 的秒数，而不是 {text!r}"))
+        raise argparse.ArgumentTypeError(
+            t(
+                f"must be a number of seconds above 0, not {text!r}",
+                f"应为大于 0 的秒数，而不是 {text!r}",
+            )
+        )
     return seconds
 
 
@@ -53,7 +86,8 @@ def config_from(args: argparse.Namespace) -> TrainConfig:
 
 
 def one_sentence(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """A wrong configuration ends the command with its sentence and exit status 2, not with a traceback."""
+    """A wrong configuration ends the command with its sentence and exit status 2, not with a
+    traceback."""
 
     @wraps(run)
     def wrapped(args: argparse.Namespace) -> int:

@@ -18,19 +18,68 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The model, the machine, and what is not to vary."""
     from ..estimate.hardware import HARDWARE
 
-    parser.add_argument("--preset", default="llama3-8b", metavar="NAME", help=t(f"model shape: {', '.join(PRESETS)}", f"模型规模：{'、'.join(PRESETS)}"))
-    parser.add_argument("--seq", type=whole_from_1, default=None, help=t("tokens in a sequence; default: the preset's", "序列长度，默认同预设"))
+    parser.add_argument(
+        "--preset",
+        default="llama3-8b",
+        metavar="NAME",
+        help=t(f"model shape: {', '.join(PRESETS)}", f"模型规模：{'、'.join(PRESETS)}"),
+    )
+    parser.add_argument(
+        "--seq",
+        type=whole_from_1,
+        default=None,
+        help=t("tokens in a sequence; default: the preset's", "序列长度，默认同预设"),
+    )
     parser.add_argument("--gpu", default="H100-SXM", metavar="NAME", help="、".join(HARDWARE))
-    parser.add_argument("--gpus", type=whole_from_1, default=64, help=t("how many GPUs, all of them used", "GPU 总数，全部用上"))
-    parser.add_argument("--gpus-per-node", type=whole_from_1, default=8, help=t("GPUs in one machine", "每台机器的 GPU 数"))
-    parser.add_argument("--global-batch", type=whole_from_1, default=512, help=t("sequences per optimizer step", "每个优化器步的序列数"))
-    parser.add_argument("--precision", default="bf16-pure", choices=("bf16-pure", "bf16", "fp32"), help=t("number format", "数值精度"))
-    parser.add_argument("--optimizer", default="adamw", choices=("adamw", "sgd"), help=t("optimizer", "优化器"))
-    parser.add_argument("--top", type=whole_from_1, default=8, help=t("layouts to print", "打印多少个布局"))
+    parser.add_argument(
+        "--gpus",
+        type=whole_from_1,
+        default=64,
+        help=t("how many GPUs, all of them used", "GPU 总数，全部用上"),
+    )
+    parser.add_argument(
+        "--gpus-per-node",
+        type=whole_from_1,
+        default=8,
+        help=t("GPUs in one machine", "每台机器的 GPU 数"),
+    )
+    parser.add_argument(
+        "--global-batch",
+        type=whole_from_1,
+        default=512,
+        help=t("sequences per optimizer step", "每个优化器步的序列数"),
+    )
+    parser.add_argument(
+        "--precision",
+        default="bf16-pure",
+        choices=("bf16-pure", "bf16", "fp32"),
+        help=t("number format", "数值精度"),
+    )
+    parser.add_argument(
+        "--optimizer", default="adamw", choices=("adamw", "sgd"), help=t("optimizer", "优化器")
+    )
+    parser.add_argument(
+        "--top", type=whole_from_1, default=8, help=t("layouts to print", "打印多少个布局")
+    )
     for name in _PINS:
-        parser.add_argument("--" + name.replace("_", "-"), type=int, default=None, help=t("do not vary it", "固定此项"))
-    parser.add_argument("--recompute", default=None, choices=("none", "selective", "full"), help=t("do not vary it", "固定此项"))
-    parser.add_argument("--schedule", default=None, choices=("1f1b", "interleaved", "zero-bubble"), help=t("do not vary it", "固定此项"))
+        parser.add_argument(
+            "--" + name.replace("_", "-"),
+            type=int,
+            default=None,
+            help=t("do not vary it", "固定此项"),
+        )
+    parser.add_argument(
+        "--recompute",
+        default=None,
+        choices=("none", "selective", "full"),
+        help=t("do not vary it", "固定此项"),
+    )
+    parser.add_argument(
+        "--schedule",
+        default=None,
+        choices=("1f1b", "interleaved", "zero-bubble"),
+        help=t("do not vary it", "固定此项"),
+    )
 
 
 @one_sentence
@@ -39,19 +88,59 @@ def run(args: argparse.Namespace) -> int:
     from ..estimate.hardware import cluster
     from ..estimate.plan import neighbours, plan
     from ..estimate.plan.words import layout_words, resource_words
+    from ..estimate.program.conventions import CONVENTIONS
 
     shape = preset_shape(args.preset) | ({"seq": args.seq} if args.seq else {})
-    pins: dict[str, Any] = {name: getattr(args, name) for name in (*_PINS, "recompute", "schedule") if getattr(args, name) is not None}
-    plans = plan(ModelConfig(**shape), cluster(args.gpu, args.gpus_per_node), args.gpus, args.global_batch, precision=args.precision,
-                 optimizer=args.optimizer, top=args.top, **pins)  # fmt: skip
-    head = (t("layout", "布局"), t("step", "步时"), "MFU", t("GB a GPU", "每张 GB"), t("bound by", "瓶颈"))
-    print(table([head, *((layout_words(p.config), f"{p.seconds:.3f} s", f"{p.time.mfu:.1%}", f"{p.memory_bytes / 1e9:.1f}", resource_words(p.bottleneck))
-                         for p in plans)]))
+    pins: dict[str, Any] = {
+        name: getattr(args, name)
+        for name in (*_PINS, "recompute", "schedule")
+        if getattr(args, name) is not None
+    }
+    plans = plan(
+        ModelConfig(**shape),
+        cluster(args.gpu, args.gpus_per_node),
+        args.gpus,
+        args.global_batch,
+        precision=args.precision,
+        optimizer=args.optimizer,
+        top=args.top,
+        **pins,
+    )
+    head = (
+        t("layout", "布局"),
+        t("step", "步时"),
+        "MFU",
+        t("GB a GPU", "每张 GB"),
+        t("bound by", "瓶颈"),
+    )
+    print(
+        table(
+            [
+                head,
+                *(
+                    (
+                        layout_words(p.config),
+                        f"{p.seconds:.3f} s",
+                        f"{p.time.mfu:.1%}",
+                        f"{p.memory_bytes / 1e9:.1f}",
+                        resource_words(p.bottleneck),
+                    )
+                    for p in plans
+                ),
+            ]
+        )
+    )
     for p in plans[1:]:
         print(f"{layout_words(p.config)}: {p.why}")
+    basis = CONVENTIONS[plans[0].cluster.kernels].basis
     print(t("one change away from the fastest:", "与最快布局只差一步："))
     for config, why in neighbours(plans[0]):
         print(f"  {layout_words(config)}: {why}")
-    print(t("MFU is taken against the data sheet's bf16 peak; memory is a closed form, times are predicted.",
-            "MFU 以标称 bf16 峰值算力为分母；显存由闭式公式得出，时间为预测值。"))  # fmt: skip
+    print(
+        t(
+            "MFU is taken against the data sheet's bf16 peak; times are predicted; memory is"
+            f" {basis}.",
+            f"MFU 以标称 bf16 峰值算力为分母；时间为预测值；显存为{basis}。",
+        )
+    )
     return 0

@@ -1,8 +1,10 @@
 """What makes notebooks, answers learners and grades classes.
 
-    from lab_utils.course import check, predict, quiz, show
+    from lab_utils.course import ask, check, earlier, reveal, show
 
-`show` prints the real source of the package, `predict` and `quiz` ask, `check` (a module) judges an exercise.
+`ask` puts questions on the page and `reveal` holds a guess against a measurement, `show` prints the
+real source of the package, `check` (a module) judges an exercise, `earlier` takes the learner's own
+answer to one.
 """
 
 from __future__ import annotations
@@ -10,11 +12,24 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from .answers import earlier
 from .notebook import Todo, begin, todo
-from .predict import predict, quiz
+from .questions.ask import ask, reveal
+from .questions.overview import course_map, placement
 from .show import show
 
-__all__ = ["Todo", "begin", "check", "predict", "quiz", "show", "todo"]
+__all__ = [
+    "Todo",
+    "ask",
+    "begin",
+    "check",
+    "course_map",
+    "earlier",
+    "placement",
+    "reveal",
+    "show",
+    "todo",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,11 +10,11 @@ from ..i18n import LANGUAGES
 
 def pictures() -> Iterator[tuple[str, str]]:
     """File name and SVG text of every picture."""
-    from ..widgets import data_parallelism, zero_stages
+    from ..widgets import data_parallelism, zero
 
     for lang in LANGUAGES:
         yield f"data_parallelism_{lang}.svg", data_parallelism.explorer(lang).svg()
-        yield f"zero_stages_{lang}.svg", zero_stages.explorer(lang).svg()
+        yield f"zero_stages_{lang}.svg", zero.explorer(lang).svg()
 
 
 def write_pictures(root: Path) -> None:

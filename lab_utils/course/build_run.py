@@ -1,31 +1,27 @@
-"""Run a notebook in a kernel of this very environment, and leave outputs that are the same every time and everywhere."""
+"""Run a notebook in a kernel of this very environment, and see which files of the course it
+opens."""
 
 from __future__ import annotations
 
 import asyncio
-import atexit
-import functools
 import os
 import re
-import sys
-import sysconfig
-from base64 import b64encode
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
+from .build_outputs import PictureError, clean
+
 PACKAGE = Path(__file__).resolve().parents[1]
+TRACER = Path(__file__).with_name("build_tracer")
+COMPILED = re.compile(r"__pycache__/([^./]+)\.[^/]*$")
 CELL_TIMEOUT_S = 120
-WIDTH_PX, HEIGHT_PX = 760, 420
-WIDGET, PLOTLY = "application/vnd.jupyter.widget-view+json", "application/vnd.plotly.v1+json"
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
-UNSTABLE = ((re.compile(r"\b0x[0-9a-f]{6,}\b"), "0xADDRESS"), (re.compile(r"\S*ipykernel_\d+/\d+\.py"), "<cell>"))
 
 
 class RunError(Exception):
@@ -33,38 +29,79 @@ class RunError(Exception):
 
 
 def kernel_environment() -> dict[str, str]:
-    """The environment of the kernel: it imports the very lab_utils that is being built, from wherever it starts."""
+    """The environment of the kernel: it imports the very lab_utils that is being built, from
+    wherever it starts, and keeps nobody's progress."""
     path = os.pathsep.join(filter(None, (str(PACKAGE.parent), os.environ.get("PYTHONPATH"))))
-    return {**os.environ, "PYTHONPATH": path, "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    return {
+        **os.environ,
+        "PYTHONPATH": path,
+        "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+        "LAB_PROGRESS": "",
+    }
 
 
-def execute(notebook: NotebookNode, folder: Path, timeout_s: int = CELL_TIMEOUT_S) -> None:
-    """Run every cell in `folder` and keep cleaned outputs in the notebook. Raises RunError."""
+def execute(notebook: NotebookNode, folder: Path, timeout_s: int = CELL_TIMEOUT_S) -> set[str]:
+    """Run every cell in `folder` and keep cleaned outputs in the notebook.
+
+    Returns the files of lab_utils that the kernel and its ranks opened, relative to the package's
+    parent; a module counts as its .py. Raises RunError.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    metadata = deepcopy(notebook.metadata)                      # the kernel adds its versions
-    client = NotebookClient(notebook, timeout=timeout_s, kernel_name="python3", store_widget_state=False, coalesce_streams=True, record_timing=False,
-                            extra_arguments=["--IPKernelApp.log_level=50"], resources={"metadata": {"path": str(folder)}})
+    metadata = deepcopy(notebook.metadata)  # the kernel adds its versions
+    client = NotebookClient(
+        notebook,
+        timeout=timeout_s,
+        kernel_name="python3",
+        store_widget_state=False,
+        coalesce_streams=True,
+        record_timing=False,
+        extra_arguments=["--IPKernelApp.log_level=50"],
+        resources={"metadata": {"path": str(folder)}},
+    )
     try:
-        _run(client)
+        opened = _run(client)
     except CellExecutionError as error:
-        raise RunError(f"{_running(notebook)} failed with {error.ename}: {error.evalue}\n{ANSI.sub('', error.traceback)}") from error
+        raise RunError(
+            f"{_running(notebook)} failed with {error.ename}:"
+            f" {error.evalue}\n{ANSI.sub('', error.traceback)}"
+        ) from error
     except CellTimeoutError as error:
         raise RunError(f"{_running(notebook)} did not end within {timeout_s} s.") from error
     except DeadKernelError as error:
         raise RunError(f"{_running(notebook)}: the kernel died.") from error
     notebook.metadata = metadata
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs = [clean(output) for output in cell.outputs]
+    try:
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                cell.outputs = [clean(output) for output in cell.outputs]
+    except PictureError as error:
+        raise RunError(str(error)) from error
+    return opened
 
 
-def _run(client: NotebookClient) -> None:
-    """Execute in a thread: nbclient answers Ctrl-C in a main thread by killing the kernel and going on; here it ends both."""
+def _run(client: NotebookClient) -> set[str]:
+    """Execute in a thread: nbclient answers Ctrl-C in a main thread by killing the kernel and going
+    on; here it ends both. Returns the files that were opened."""
+    with tempfile.NamedTemporaryFile(mode="r", encoding="utf-8") as trace:
+        _run_traced(client, trace.name)
+        return set(map(_source, trace.read().splitlines()))
+
+
+def _source(opened: str) -> str:
+    """A file below the package's parent, with / between folders; of a compiled module its
+    source."""
+    return COMPILED.sub(r"\1.py", Path(opened).relative_to(PACKAGE.parent).as_posix())
+
+
+def _run_traced(client: NotebookClient, trace: str) -> None:
+    environment = kernel_environment()
+    environment["PYTHONPATH"] = f"{TRACER}{os.pathsep}{environment['PYTHONPATH']}"
+    environment |= {"LAB_TRACE_TO": trace, "LAB_TRACE_BELOW": str(PACKAGE)}
     started = []
 
     async def work() -> None:
         started.append(asyncio.current_task())
-        await client.async_execute(env=kernel_environment())
+        await client.async_execute(env=environment)
 
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(asyncio.run, work())
@@ -78,56 +115,7 @@ def _run(client: NotebookClient) -> None:
 
 def _running(notebook: NotebookNode) -> str:
     """The last cell that was started, for messages."""
-    started = [c for c in notebook.cells if c.cell_type == "code" and (c.execution_count or c.outputs)]
+    started = [
+        c for c in notebook.cells if c.cell_type == "code" and (c.execution_count or c.outputs)
+    ]
     return f"cell {started[-1].id}" if started else "the first cell"
-
-
-def clean(output: NotebookNode) -> NotebookNode:
-    """One output without what changes between runs: addresses, paths of this machine, ids of live widgets.
-
-    A widget keeps its static picture or text, and a plotly figure gets a PNG, so that GitHub shows both.
-    """
-    data = output.get("data")
-    if data is not None:
-        data.pop(WIDGET, None)
-        if PLOTLY in data:
-            data.pop("text/html", None)
-            data["image/png"] = picture(data[PLOTLY])
-            output.metadata["image/png"] = {"width": WIDTH_PX, "height": HEIGHT_PX}
-        for mime in data:
-            if mime.startswith("text/") or mime == "image/svg+xml":
-                data[mime] = stable(data[mime])
-    for key in ("text", "evalue"):
-        if key in output:
-            output[key] = stable(output[key])
-    if "traceback" in output:
-        output.traceback = [stable(line) for line in output.traceback]
-    return output
-
-
-def stable(text: str) -> str:
-    """`text` without memory addresses, kernel numbers and this machine's folders."""
-    for folder in (sysconfig.get_paths()["purelib"], sysconfig.get_paths()["stdlib"], str(PACKAGE.parent), sys.prefix, str(Path.home())):
-        text = text.replace(f"{folder}{os.sep}", "")
-    for pattern, word in UNSTABLE:
-        text = pattern.sub(word, text)
-    return text
-
-
-def picture(figure: dict[str, Any]) -> str:
-    """A plotly figure as a base64 PNG, drawn by kaleido with the system's Chromium. Raises RunError without them."""
-    try:
-        return b64encode(_painter().calc_fig_sync(figure, opts={"format": "png", "width": WIDTH_PX, "height": HEIGHT_PX, "scale": 1.5})).decode()
-    except Exception as error:
-        raise RunError(f"a figure could not be saved as PNG ({error}): the build needs kaleido and Chromium"
-                       " (apt-get install chromium; pip install -r requirements-test.txt).") from error
-
-
-@functools.cache
-def _painter() -> ModuleType:
-    """kaleido with one browser for all figures of this process, which asks nothing of the network."""
-    import kaleido
-
-    kaleido.start_sync_server(silence_warnings=True, mathjax=False)
-    atexit.register(kaleido.stop_sync_server, silence_warnings=True)
-    return kaleido

@@ -1,7 +1,8 @@
 """From one bilingual source to unexecuted notebooks: what is written in lessons/source/NN_name.md.
 
-A source is MyST Markdown: YAML front matter (`title`, `minutes`, `needs`, `objectives`), prose, ```{code-cell} blocks,
-`+++` between prose cells. lessons/source/README.md tells authors how to write one.
+A source is MyST Markdown: YAML front matter (`title`, `minutes`, `needs`, `objectives`), prose,
+```{code-cell} blocks, `+++` between prose cells. lessons/source/README.md tells authors how to
+write one.
 """
 
 from __future__ import annotations
@@ -24,22 +25,28 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
 from ..i18n import LANGUAGES, t
+from .build_words import WordsError, resolve, tidy, without_import
+from .questions import Question, QuestionError, parse
 
 SPLIT = re.compile(r"^<!-- zh -->[ \t]*$", re.M)
 SHARED = "<!-- shared -->"
 FRONT = re.compile(r"\A---\n(.*?)^---\n", re.M | re.S)
 NOTE = re.compile(r"#\s*(en|zh):\s*(.*)")
 STUB_LINE = re.compile(r"^[ \t]*# stub: ?(.*)\n", re.M)
-SOLUTION = re.compile(r"^([ \t]*)# BEGIN SOLUTION[ \t]*([^\n]*)\n(.*?)^[ \t]*# END SOLUTION[^\n]*\n?", re.M | re.S)
+SOLUTION = re.compile(
+    r"^([ \t]*)# BEGIN SOLUTION[ \t]*([^\n]*)\n(.*?)^[ \t]*# END SOLUTION[^\n]*\n?", re.M | re.S
+)
 SETUP = """\
-# en: Sets the language. On Colab it installs the course's package first; elsewhere `make lab` has done so.
+# en: Sets the language. On Colab it installs the course's package first;
+# en: elsewhere `make lab` has done so.
 # zh: 设置语言。在 Colab 上会先安装课程的软件包；在其他环境里，`make lab` 已经装好。
 import importlib.util
 import subprocess
 import sys
 
 if "google.colab" in sys.modules and importlib.util.find_spec("lab_utils") is None:
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "git+REPOSITORY"], check=True)
+    pip = [sys.executable, "-m", "pip", "install", "-q"]
+    subprocess.run([*pip, "git+REPOSITORY"], check=True)
     importlib.invalidate_caches()
 from lab_utils.course import begin, todo
 
@@ -53,7 +60,8 @@ class SourceError(Exception):
 
 @dataclass(frozen=True)
 class Front:
-    """The front matter: texts by language, minutes of the core, names of the lessons needed, objectives by id."""
+    """The front matter: texts by language, minutes of the core, names of the lessons needed,
+    objectives by id."""
 
     title: dict[str, str]
     minutes: int | None
@@ -63,7 +71,8 @@ class Front:
 
 @dataclass(frozen=True)
 class Source:
-    """One source as written. `room` is lessons or solutions; `cells` hold both languages and have their ids."""
+    """One source as written. `room` is lessons or solutions; `cells` hold both languages and have
+    their ids."""
 
     path: Path
     room: str
@@ -88,16 +97,22 @@ def read_source(path: Path, room: str) -> Source:
     text = path.read_text(encoding="utf-8").replace("\r\n", "\n")
     head = FRONT.match(text)
     if head is None:
-        raise SourceError(f"{room}/source/{path.name} must open with front matter between two lines of ---, at least a title.")
+        raise SourceError(
+            f"{room}/source/{path.name} must open with front matter between two lines of ---, at"
+            " least a title."
+        )
     try:
         front = _front(yaml.safe_load(head[1]) or {}, room)
     except (yaml.YAMLError, SourceError) as error:
         raise SourceError(f"{room}/source/{path.name}, front matter: {error}") from error
-    cells = jupytext.reads(text[head.end():], fmt="md:myst").cells
+    cells = jupytext.reads(text[head.end() :], fmt="md:myst").cells
     seen: Counter[str] = Counter()
     for cell in cells:
         cell.source = cell.source.strip("\n")
-        cell.id = cell.metadata.pop("name", None) or hashlib.sha256(f"{cell.cell_type} {cell.source}".encode()).hexdigest()[:8]
+        cell.id = (
+            cell.metadata.pop("name", None)
+            or hashlib.sha256(f"{cell.cell_type} {cell.source}".encode()).hexdigest()[:8]
+        )
         seen[cell.id] += 1
         if seen[cell.id] > 1:
             cell.id += f"-{seen[cell.id]}"
@@ -107,55 +122,104 @@ def read_source(path: Path, room: str) -> Source:
 def _front(given: dict[str, Any], room: str) -> Front:
     unknown = sorted({*given} - {"title", "minutes", "needs", "objectives", "kernelspec"})
     if unknown:
-        raise SourceError(f"{', '.join(unknown)} is not known; known are title, minutes, needs, objectives.")
+        raise SourceError(
+            f"{', '.join(unknown)} is not known; known are title, minutes, needs, objectives."
+        )
     title = given.get("title")
     if not (isinstance(title, dict) and all(title.get(lang) for lang in LANGUAGES)):
         raise SourceError("title must be given in both languages, as title: {en: ..., zh: ...}.")
-    if room == "lessons" and not (isinstance(given.get("minutes"), int) and isinstance(given.get("objectives"), list)):
-        raise SourceError("a lesson gives minutes: (a whole number) and objectives: (a list, [] on a page that teaches none).")
+    if room == "lessons" and not (
+        isinstance(given.get("minutes"), int) and isinstance(given.get("objectives"), list)
+    ):
+        raise SourceError(
+            "a lesson gives minutes: (a whole number) and objectives: (a list, [] on a page that"
+            " teaches none)."
+        )
     objectives = given.get("objectives")
     for entry in objectives or []:
         if not (isinstance(entry, dict) and all(entry.get(key) for key in ("id", *LANGUAGES))):
             raise SourceError(f"an objective has id, en and zh; {entry!r} does not.")
     needs = tuple(str(n).zfill(2) for n in given.get("needs") or ())
-    by_id = None if objectives is None else {entry["id"]: {lang: entry[lang] for lang in LANGUAGES} for entry in objectives}
+    by_id = (
+        None
+        if objectives is None
+        else {entry["id"]: {lang: entry[lang] for lang in LANGUAGES} for entry in objectives}
+    )
     return Front(dict(title), given.get("minutes"), needs, by_id)
 
 
 def prose_for(source: Source, cell: NotebookNode, lang: str) -> str:
-    """One language of a prose cell. Raises SourceError when the cell does not say which half is which."""
+    """One language of a prose cell. Raises SourceError when the cell does not say which half is
+    which."""
     text = cell.source.strip()
     if text.startswith(SHARED):
         return text.removeprefix(SHARED).strip()
     halves = [half.strip() for half in SPLIT.split(text)]
     if len(halves) != 2 or not all(halves):
-        raise SourceError(f"{source.where(cell)}: prose needs English, one line {'<!-- zh -->'}, then Chinese"
-                          f" (or {SHARED} on top where there are no words); it has {len(halves) - 1} such lines.")
+        raise SourceError(
+            f"{source.where(cell)}: prose needs English, one line {'<!-- zh -->'}, then Chinese"
+            f" (or {SHARED} on top where there are no words); it has {len(halves) - 1} such lines."
+        )
     return halves[LANGUAGES.index(lang)]
 
 
-def code_for(source: Source, cell: NotebookNode, lang: str, lab: bool) -> str:
-    """The code of a cell with one language's comments; in a lab, stubs in the place of answers. Raises SourceError."""
+def is_question(cell: NotebookNode) -> bool:
+    """Whether a cell holds questions (YAML) and not code."""
+    return cell.cell_type == "code" and "question" in cell.metadata.get("tags", [])
+
+
+def questions_of(source: Source, cell: NotebookNode) -> list[Question]:
+    """The questions of a cell. Raises SourceError."""
     try:
-        text = _one_language(cell.source, lang)
+        return parse(yaml.safe_load(cell.source))
+    except (yaml.YAMLError, QuestionError) as error:
+        raise SourceError(f"{source.where(cell)}: {error}.") from error
+
+
+def _asking(questions: list[Question]) -> str:
+    """The code that a page has in the place of its questions."""
+    names = ", ".join(f'"{q.id}"' for q in questions)
+    call = f"ask({names})"
+    if len(call) > 88:
+        call = "ask(\n" + "".join(f'    "{q.id}",\n' for q in questions) + ")"
+    known = "ask" if all(q.is_quiz for q in questions) else "ask, reveal"
+    return f"from lab_utils import {known}\n\n{call}"
+
+
+def code_for(source: Source, cell: NotebookNode, lang: str, lab: bool) -> str:
+    """The code of a cell with one language's comments; in a lab, stubs in the place of answers.
+    Raises SourceError."""
+    try:
+        text = resolve(one_language(cell.source, lang), lang)
     except (tokenize.TokenError, SyntaxError) as error:
         raise SourceError(f"{source.where(cell)} is not Python: {error}.") from error
-    text = SOLUTION.sub(lambda m: _stub(m[1], m[2], m[3], cell.id, lang) if lab else STUB_LINE.sub("", m[3]), text)
+    except WordsError as error:
+        raise SourceError(f"{source.where(cell)}: {error}.") from error
+    text = SOLUTION.sub(
+        lambda m: _stub(m[1], m[2], m[3], cell.id, lang) if lab else STUB_LINE.sub("", m[3]), text
+    )
     if re.search(r"# (BEGIN|END) SOLUTION", text):
-        raise SourceError(f"{source.where(cell)}: every # BEGIN SOLUTION needs its # END SOLUTION, on lines of their own, in the same cell.")
+        raise SourceError(
+            f"{source.where(cell)}: every # BEGIN SOLUTION needs its # END SOLUTION, on lines of"
+            " their own, in the same cell."
+        )
     return text.strip("\n")
 
 
-def _one_language(code: str, lang: str) -> str:
+def one_language(code: str, lang: str) -> str:
     """`# en:` and `# zh:` comments of `lang` lose their mark, those of the other language go.
 
     A comment that stands under its translation at the end of a line takes that one's place.
     """
     lines = code.splitlines()
     tokens = tokenize.generate_tokens(io.StringIO(code).readline)
-    notes = {token.start: match for token in tokens if token.type == tokenize.COMMENT and (match := NOTE.fullmatch(token.string))}
+    notes = {
+        token.start: match
+        for token in tokens
+        if token.type == tokenize.COMMENT and (match := NOTE.fullmatch(token.string))
+    }
     for (number, column), note in sorted(notes.items(), reverse=True):
-        if (number, column) not in notes:                    # its translation has taken its place
+        if (number, column) not in notes:  # its translation has taken its place
             continue
         row, before = number - 1, lines[number - 1][:column]
         above = notes.get((number - 1, column))
@@ -175,36 +239,63 @@ def _stub(indent: str, first: str, answer: str, exercise: str, lang: str) -> str
     kept = ([first] if first else []) + STUB_LINE.findall(answer)
     if not any("todo(" in line for line in kept):
         kept.append(f'todo("{exercise}")')
-    return "".join(f"{indent}{line}\n" for line in [t("# YOUR CODE HERE", "# 在此处编写代码", lang), *kept])
+    return "".join(
+        f"{indent}{line}\n" for line in [t("# YOUR CODE HERE", "# 在此处编写代码", lang), *kept]
+    )
 
 
-def notebook(source: Source, lang: str, lab: bool, repository: str, known: Iterable[Source]) -> NotebookNode:
-    """The unexecuted notebook of one language: title, set-up, then the source's cells. Raises SourceError."""
+def notebook(
+    source: Source, lang: str, lab: bool, repository: str, known: Iterable[Source]
+) -> NotebookNode:
+    """The unexecuted notebook of one language: title, set-up, then the source's cells. Raises
+    SourceError."""
     cells = []
     for cell in source.cells:
         tags = cell.metadata.get("tags", [])
         if lab and "solution-only" in tags:
             continue
-        if cell.cell_type == "code":
+        if is_question(cell):
+            code = _asking(questions_of(source, cell))
+            made = nbformat.v4.new_code_cell(code, id=cell.id)
+        elif cell.cell_type == "code":
             made = nbformat.v4.new_code_cell(code_for(source, cell, lang, lab), id=cell.id)
         else:
-            generated = {"<!-- objectives -->": _objectives, "<!-- lessons -->": _lessons}.get(cell.source.strip())
-            text = generated(source, lang, known) if generated else prose_for(source, cell, lang)
+            listed = cell.source.strip() == "<!-- objectives -->"
+            text = _objectives(source, lang) if listed else prose_for(source, cell, lang)
             made = nbformat.v4.new_markdown_cell(text, id=cell.id)
         made.metadata.update(cell.metadata)
-        if "hide-input" in tags:
+        if is_question(cell):
+            made.metadata["tags"] = [*(tag for tag in tags if tag != "question"), "hide-input"]
+        if "hide-input" in made.metadata.get("tags", []):
             made.metadata["jupyter"] = {"source_hidden": True}
         cells.append(made)
-    code = _one_language(SETUP.replace("REPOSITORY", repository).replace("LANGUAGE", lang), lang).strip()
+    code_cells = [cell for cell in cells if cell.cell_type == "code"]
+    texts = tidy(without_import(cell.source for cell in code_cells))
+    for cell, text in zip(code_cells, texts, strict=True):
+        cell.source = text
+    code = one_language(
+        SETUP.replace("REPOSITORY", repository).replace("LANGUAGE", lang), lang
+    ).strip()
     if source.room == "lessons":
         code = code.replace("begin, todo", "begin")
-    setup = nbformat.v4.new_code_cell(code, id="setup", metadata={"tags": ["setup", "hide-input"], "jupyter": {"source_hidden": True}})
+    setup = nbformat.v4.new_code_cell(
+        code,
+        id="setup",
+        metadata={"tags": ["setup", "hide-input"], "jupyter": {"source_hidden": True}},
+    )
     title = nbformat.v4.new_markdown_cell(_title(source, lang, lab, known), id="title")
-    return nbformat.v4.new_notebook(cells=[title, setup, *cells], metadata={
-        "kernelspec": {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"},
-        "language_info": {"name": "python"},
-        "lab": {"lang": lang, "source": f"{source.room}/source/{source.path.name}"},
-    })
+    return nbformat.v4.new_notebook(
+        cells=[title, setup, *cells],
+        metadata={
+            "kernelspec": {
+                "name": "python3",
+                "display_name": "Python 3 (ipykernel)",
+                "language": "python",
+            },
+            "language_info": {"name": "python"},
+            "lab": {"lang": lang, "source": f"{source.room}/source/{source.path.name}"},
+        },
+    )
 
 
 def parsed(code: str) -> ast.Module:
@@ -214,29 +305,45 @@ def parsed(code: str) -> ast.Module:
 
 def _link(need: str, room: str, lang: str, known: Iterable[Source]) -> str:
     """The number of a lesson, as a link from a notebook of `room` if the lesson exists."""
-    name = next((s.name for s in known if s.room == "lessons" and s.name.split("_")[0] == need.split("_")[0]), None)
+    name = next(
+        (
+            s.name
+            for s in known
+            if s.room == "lessons" and s.name.split("_")[0] == need.split("_")[0]
+        ),
+        None,
+    )
     folder = "" if room == "lessons" else f"../../lessons/{lang}/"
     return f"[{need}]({folder}{name}.ipynb)" if name else need
 
 
 def _title(source: Source, lang: str, lab: bool, known: Iterable[Source]) -> str:
     number, front = source.name.split("_")[0], source.front
-    kind = "" if source.room == "lessons" else t("Lab", "实验", lang) if lab else t("Solution", "参考答案", lang)
-    facts = [t(f"about {front.minutes} minutes", f"约 {front.minutes} 分钟", lang)] if front.minutes else []
+    kind = (
+        ""
+        if source.room == "lessons"
+        else t("Lab", "实验", lang)
+        if lab
+        else t("Solution", "参考答案", lang)
+    )
+    facts = (
+        [t(f"about {front.minutes} minutes", f"约 {front.minutes} 分钟", lang)]
+        if front.minutes
+        else []
+    )
     if front.needs:
-        facts.append(t("needs ", "需要先学：", lang) + ", ".join(_link(need, source.room, lang, known) for need in front.needs))
+        facts.append(
+            t("needs ", "需要先学：", lang)
+            + ", ".join(_link(need, source.room, lang, known) for need in front.needs)
+        )
     facts.append(f"[{t('中文', 'English', lang)}](../{t('zh', 'en', lang)}/{source.name}.ipynb)")
-    return f"# {' '.join(filter(None, (kind, number)))} · {front.title[lang]}\n\n{' · '.join(facts)}"
+    return (
+        f"# {' '.join(filter(None, (kind, number)))} · {front.title[lang]}\n\n{' · '.join(facts)}"
+    )
 
 
-def _objectives(source: Source, lang: str, known: Iterable[Source]) -> str:
-    listed = "\n".join(f"- {objective[lang]}" for objective in (source.front.objectives or {}).values())
+def _objectives(source: Source, lang: str) -> str:
+    listed = "\n".join(
+        f"- {objective[lang]}" for objective in (source.front.objectives or {}).values()
+    )
     return t("**When you are done, you can**", "**学完之后，你能够**", lang) + f"\n\n{listed}"
-
-
-def _lessons(source: Source, lang: str, known: Iterable[Source]) -> str:
-    """The map of the course: a table of the lessons that exist, with what each needs."""
-    head = t("| no. | lesson | minutes | needs |", "| 编号 | 课程 | 分钟 | 需要先学 |", lang)
-    rows = [f"| {s.name.split('_')[0]} | [{s.front.title[lang]}]({s.name}.ipynb) | {s.front.minutes} |"
-            f" {', '.join(_link(need, source.room, lang, known) for need in s.front.needs) or '—'} |" for s in known if s.room == "lessons"]
-    return "\n".join([head, "|---|---|---|---|", *rows])

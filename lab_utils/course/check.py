@@ -1,17 +1,52 @@
-"""`check.NAME(answer)`: judge the answer to an exercise, on real processes, and say so in the learner's language.
+"""`check.NAME(answer)`: judge the answer to an exercise, on real processes, and say so in the
+learner's language.
 
-Each check returns a Result: what was expected, what came, one hint; or, after a pass, what was really measured. What a
-check believes are live tensors, the ledger, and the messages that went out, never a formula held against itself.
+Each check returns a Result: what was expected, what came, one hint; or, after a pass, what was
+really measured. What a check believes are live tensors and the messages that went out, never a
+formula held against itself, nor a record that the answer can write. It runs in the learner's own
+process all the same: who patches the check itself, or torch under it, can forge anything. That is
+left to a grader that measures from outside.
+
+A lab's checks load when one of them is first used.
 """
 
 from __future__ import annotations
 
-from .checks.lab03 import accumulate, checkpoint, plan_checkpoints
-from .checks.lab05 import bucketed, chunk_bounds, ring_all_reduce
-from .checks.lab06 import zero1, zero2, zero3
-from .checks.verdict import Failure, Measured, Result
+import importlib
+from typing import Any, NamedTuple
 
-__all__ = [
-    "Failure", "Measured", "Result", "accumulate", "bucketed", "checkpoint", "chunk_bounds", "plan_checkpoints", "ring_all_reduce", "zero1", "zero2",
-    "zero3",
-]  # fmt: skip
+
+class Home(NamedTuple):
+    """Where a check lives: checks/labNN; and what the notebook calls the answer that it judges."""
+
+    lab: str
+    answer: str
+
+
+HOMES = {
+    "accumulate": Home("lab03", "accumulate"),
+    "checkpoint": Home("lab03", "Segment"),
+    "plan_checkpoints": Home("lab03", "plan_checkpoints"),
+    "chunk_bounds": Home("lab05", "chunk_bounds"),
+    "ring_all_reduce": Home("lab05", "ring_all_reduce"),
+    "bucketed": Home("lab05", "Bucketed"),
+    "zero1": Home("lab06", "Zero1"),
+    "zero2": Home("lab06", "Zero2"),
+    "zero3": Home("lab06", "Zero3"),
+}
+_WORDS = ("Failure", "Measured", "Result")
+__all__ = sorted([*HOMES, *_WORDS])
+
+
+def __getattr__(name: str) -> Any:
+    if name in HOMES:
+        module = importlib.import_module(f".checks.{HOMES[name].lab}", __package__)
+    elif name in _WORDS:
+        module = importlib.import_module(".checks.verdict", __package__)
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

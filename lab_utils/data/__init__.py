@@ -1,1 +1,2 @@
-"""Text to batches: corpus (which text), tokenizer (text to numbers), loader (which rank gets which sequence)."""
+"""Text to batches: corpus (which text), tokenizer (text to numbers), loader (which rank gets which
+sequence)."""

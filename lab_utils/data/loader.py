@@ -1,7 +1,8 @@
 """Which rank gets which sequence, when.
 
-Sequence i of step k is window number k·B + i of the endless list in windows.py, a function of (seed, k, i) alone: the
-same global batch is the same text in every layout, and a run resumes from a step number and nothing else.
+Sequence i of step k is window number k·B + i of the endless list in windows.py, a function of
+(seed, k, i) alone: the same global batch is the same text in every layout, and a run resumes from a
+step number and nothing else.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class MicroBatch(NamedTuple):
 
 
 class StepBatch(NamedTuple):
-    """One rank's share of one optimizer step; `global_tokens` counts the targets of all ranks together."""
+    """One rank's share of one optimizer step; `global_tokens` counts the targets of all ranks
+    together."""
 
     step: int
     micro_batches: tuple[MicroBatch, ...]
@@ -38,21 +40,39 @@ class StepBatch(NamedTuple):
 class Loader:
     """Iterate over this dp rank's StepBatches, from `first_step` to the last step of the config.
 
-    Rank r of dp takes a contiguous run of the global batch's sequences. A background thread prepares the next two
-    steps; it ends with the iteration, also when that is left early. An exception in it is raised here.
+    Rank r of dp takes a contiguous run of the global batch's sequences. A background thread
+    prepares the next two steps; it ends with the iteration, also when that is left early. An
+    exception in it is raised here.
     """
 
-    def __init__(self, config: TrainConfig, dp_rank: int = 0, first_step: int = 0, device: torch.device | None = None) -> None:
-        self.config, self.dp_rank, self.next_step, self.device = config, dp_rank, first_step, device or torch.device("cpu")
+    def __init__(
+        self,
+        config: TrainConfig,
+        dp_rank: int = 0,
+        first_step: int = 0,
+        device: torch.device | None = None,
+    ) -> None:
+        self.config, self.dp_rank, self.next_step, self.device = (
+            config,
+            dp_rank,
+            first_step,
+            device or torch.device("cpu"),
+        )
         self.windows = open_windows(config)
 
     def batch(self, step: int) -> StepBatch:
         """This rank's share of `step`."""
         config, share = self.config, self.config.global_batch // self.config.parallel.dp
         first = step * config.global_batch + self.dp_rank * share
-        rows = torch.from_numpy(np.stack([self.windows[first + i] for i in range(share)]).astype(np.int64))
+        rows = torch.from_numpy(
+            np.stack([self.windows[first + i] for i in range(share)]).astype(np.int64)
+        )
         parts = rows.split(config.micro_batch)
-        return StepBatch(step, tuple(MicroBatch(p[:, :-1].contiguous(), p[:, 1:].contiguous()) for p in parts), config.global_batch * config.model.seq)
+        return StepBatch(
+            step,
+            tuple(MicroBatch(p[:, :-1].contiguous(), p[:, 1:].contiguous()) for p in parts),
+            config.global_batch * config.model.seq,
+        )
 
     def state(self) -> dict[str, int]:
         """What a later Loader needs to go on: pass it as `first_step`."""
@@ -61,7 +81,9 @@ class Loader:
     def __iter__(self) -> Iterator[StepBatch]:
         ready: queue.Queue[StepBatch | BaseException] = queue.Queue(maxsize=2)
         left = threading.Event()
-        thread = threading.Thread(target=self._prepare, args=(ready, left), daemon=True, name="loader")
+        thread = threading.Thread(
+            target=self._prepare, args=(ready, left), daemon=True, name="loader"
+        )
         thread.start()
         try:
             while self.next_step < self.config.steps:
@@ -76,7 +98,9 @@ class Loader:
                 ready.get_nowait()
             thread.join()
 
-    def _prepare(self, ready: queue.Queue[StepBatch | BaseException], left: threading.Event) -> None:
+    def _prepare(
+        self, ready: queue.Queue[StepBatch | BaseException], left: threading.Event
+    ) -> None:
         def put(item: StepBatch | BaseException) -> None:
             while not left.is_set():
                 with suppress(queue.Full):
@@ -88,11 +112,14 @@ class Loader:
                 if left.is_set():
                     return
                 put(self.batch(step))
-        except BaseException as error:      # noqa: BLE001 - handed to the reader, who raises it
+        except BaseException as error:  # noqa: BLE001 - handed to the reader, who raises it
             put(error)
 
     def _to_device(self, batch: StepBatch) -> StepBatch:
         if self.device.type == "cpu":
             return batch
-        moved = tuple(MicroBatch(*(x.to(self.device, non_blocking=True) for x in micro)) for micro in batch.micro_batches)
+        moved = tuple(
+            MicroBatch(*(x.to(self.device, non_blocking=True) for x in micro))
+            for micro in batch.micro_batches
+        )
         return batch._replace(micro_batches=moved)

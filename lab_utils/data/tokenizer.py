@@ -1,4 +1,5 @@
-"""Text to numbers. One byte is one token: no vocabulary to learn, nothing out of it, 256 tokens in all."""
+"""Text to numbers. One byte is one token: no vocabulary to learn, nothing out of it, 256 tokens in
+all."""
 
 from __future__ import annotations
 

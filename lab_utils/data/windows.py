@@ -1,4 +1,5 @@
-"""The text as an endless list of windows: cut into s+1 tokens each, shuffled anew in every epoch. No torch in here."""
+"""The text as an endless list of windows: cut into s+1 tokens each, shuffled anew in every epoch.
+No torch in here."""
 
 from __future__ import annotations
 
@@ -22,8 +23,14 @@ class Windows:
         self.tokens, self.seq, self.seed = tokens, seq, seed
         self.count = (len(tokens) - 1) // seq
         if self.count < 1:
-            raise ConfigError(t(f"the text has {len(tokens)} tokens, too few for one sequence of {seq}: give a longer text or a smaller --seq.",
-                                f"文本只有 {len(tokens)} 个词元，不够一条长度为 {seq} 的序列：请换更长的文本，或减小 --seq。"))
+            raise ConfigError(
+                t(
+                    f"the text has {len(tokens)} tokens, too few for one sequence of {seq}: give a"
+                    " longer text or a smaller --seq.",
+                    f"文本只有 {len(tokens)} 个词元，不够一条长度为 {seq} 的序列：请换更长的文本，"
+                    "或减小 --seq。",
+                )
+            )
         self._order = lru_cache(maxsize=2)(self._shuffled)
 
     def _shuffled(self, epoch: int) -> np.ndarray:
@@ -37,8 +44,15 @@ class Windows:
 
 
 def open_windows(config: TrainConfig) -> Windows:
-    """The windows of the configured text. Raises ConfigError for a text, or a vocabulary, that cannot be trained on."""
+    """The windows of the configured text. Raises ConfigError for a text, or a vocabulary, that
+    cannot be trained on."""
     if config.model.vocab < ByteTokenizer.vocab:
-        raise ConfigError(t(f"--vocab {config.model.vocab} is too small: the byte tokenizer needs 256.",
-                            f"--vocab {config.model.vocab} 太小：字节分词器需要 256。"))
-    return Windows(ByteTokenizer().encode(load_corpus(config.corpus)), config.model.seq, config.seed)
+        raise ConfigError(
+            t(
+                f"--vocab {config.model.vocab} is too small: the byte tokenizer needs 256.",
+                f"--vocab {config.model.vocab} 太小：字节分词器需要 256。",
+            )
+        )
+    return Windows(
+        ByteTokenizer().encode(load_corpus(config.corpus)), config.model.seq, config.seed
+    )

@@ -1,4 +1,5 @@
-"""Importing DeepSpeed: where its extension is compiled, by one rank at a time, and without its flood of messages.
+"""Importing DeepSpeed: where its extension is compiled, by one rank at a time, and without its
+flood of messages.
 
 Loads without torch, so that a command can ask `why_not` first.
 """
@@ -19,31 +20,43 @@ from types import ModuleType
 from ..config import ConfigError
 from ..i18n import t
 
-_EXTENSION = "deepspeed_shm_comm"      # collectives in shared memory, which DeepSpeed insists on having on a CPU
+# collectives in shared memory, which DeepSpeed insists on having on a CPU
+_EXTENSION = "deepspeed_shm_comm"
 
 
 def why_not(device_type: str = "cpu") -> str | None:
     """The sentence that says what DeepSpeed lacks on this machine, if anything."""
     if find_spec("deepspeed") is None:
-        return t("--engine deepspeed needs DeepSpeed, which is made for Linux: DS_BUILD_OPS=0 pip install deepspeed, or choose --engine torch.",
-                 "--engine deepspeed 需要 DeepSpeed（面向 Linux）：DS_BUILD_OPS=0 pip install deepspeed，或改用 --engine torch。")
+        return t(
+            "--engine deepspeed needs DeepSpeed, which is made for Linux: DS_BUILD_OPS=0 pip"
+            " install deepspeed, or choose --engine torch.",
+            "--engine deepspeed 需要 DeepSpeed（面向 Linux）：DS_BUILD_OPS=0 pip install"
+            " deepspeed，或改用 --engine torch。",
+        )
     _let_ninja_be_found()
     tools = (os.environ.get("CXX", "c++"), "ninja") if device_type == "cpu" else ()
     missing = next((tool for tool in tools if shutil.which(tool) is None), None)
     if missing is None:
         return None
-    return t(f"DeepSpeed compiles a part of itself at its first run, and there is no {missing}: apt-get install g++ ninja-build, or choose --engine torch.",
-             f"DeepSpeed 首次运行时要编译自身的一部分，而这里没有 {missing}：请先 apt-get install g++ ninja-build，或改用 --engine torch。")
+    return t(
+        f"DeepSpeed compiles a part of itself at its first run, and there is no {missing}: apt-get"
+        " install g++ ninja-build, or choose --engine torch.",
+        f"DeepSpeed 首次运行时要编译自身的一部分，而这里没有 {missing}：请先 apt-get install g++"
+        " ninja-build，或改用 --engine torch。",
+    )
 
 
 def load_deepspeed(device_type: str) -> ModuleType:
-    """The imported library, ready to be initialised on a rank. Raises ConfigError with `why_not`'s sentence."""
+    """The imported library, ready to be initialised on a rank. Raises ConfigError with `why_not`'s
+    sentence."""
     reason = why_not(device_type)
     if reason is not None:
         raise ConfigError(reason)
     if device_type == "cpu":
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")      # or it warns that it found no other
-    warnings.filterwarnings("ignore", r".*(all_gather_into_tensor|reduce_scatter_tensor).* is deprecated", FutureWarning)
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # or it warns that it found no other
+    warnings.filterwarnings(
+        "ignore", r".*(all_gather_into_tensor|reduce_scatter_tensor).* is deprecated", FutureWarning
+    )
     import deepspeed
 
     logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
@@ -53,19 +66,27 @@ def load_deepspeed(device_type: str) -> ModuleType:
 
 
 def extensions_folder() -> Path:
-    """Where compiled extensions are kept: TORCH_EXTENSIONS_DIR, else .cache of this project, else of this user; by version,
-    because what was compiled for one torch fails in another."""
+    """Where compiled extensions are kept: TORCH_EXTENSIONS_DIR, else .cache of this project, else
+    of this user; by version, because what was compiled for one torch fails in another."""
     given = os.environ.get("TORCH_EXTENSIONS_DIR")
     if given:
         return Path(given)
     project = Path(__file__).resolve().parents[2]
-    cache = project / ".cache" if (project / "pyproject.toml").exists() and os.access(project, os.W_OK) else Path.home() / ".cache"
-    return cache / "torch_extensions" / f"python{sys.version_info.major}.{sys.version_info.minor}_torch{version('torch')}"
+    cache = (
+        project / ".cache"
+        if (project / "pyproject.toml").exists() and os.access(project, os.W_OK)
+        else Path.home() / ".cache"
+    )
+    return (
+        cache
+        / "torch_extensions"
+        / f"python{sys.version_info.major}.{sys.version_info.minor}_torch{version('torch')}"
+    )
 
 
 def _compile_extension() -> None:
-    """Once; later it is found. Ranks take turns under a lock that dies with its holder: torch's own lock file would stay
-    behind a rank that was killed, and stop all later runs."""
+    """Once; later it is found. Ranks take turns under a lock that dies with its holder: torch's own
+    lock file would stay behind a rank that was killed, and stop all later runs."""
     folder = extensions_folder()
     os.environ["TORCH_EXTENSIONS_DIR"] = str(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -75,8 +96,13 @@ def _compile_extension() -> None:
         fcntl.flock(turn, fcntl.LOCK_EX)
         (folder / _EXTENSION / "lock").unlink(missing_ok=True)
         if not (folder / _EXTENSION / f"{_EXTENSION}.so").exists():
-            print(t("DeepSpeed compiles a part of itself; this happens once and takes a minute or two.",
-                    "DeepSpeed 正在编译自身的一部分，只需一次，约一两分钟。"))
+            print(
+                t(
+                    "DeepSpeed compiles a part of itself; this happens once and takes a minute or"
+                    " two.",
+                    "DeepSpeed 正在编译自身的一部分，只需一次，约一两分钟。",
+                )
+            )
         builder = get_accelerator().create_op_builder("ShareMemCommBuilder")
         if builder is not None:
             builder.load()

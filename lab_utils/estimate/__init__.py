@@ -1,4 +1,5 @@
-"""`estimate(config, cluster) → Report`: what a run will cost, before it runs. Never imports torch."""
+"""`estimate(config, cluster) → Report`: what a run will cost, before it runs. Never imports
+torch."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from .hardware.table import this_machine
 from .memory.standing import alike
 from .memory.terms import memory_of_rank
 from .ops import step_flops
+from .program.conventions import CONVENTIONS
 from .time.step import peak_flops_per_second, rates_are_known, step_time
 from .traffic import traffic_of_dp_ranks
 
@@ -21,10 +23,12 @@ __all__ = ["estimate"]
 
 
 def estimate(config: TrainConfig, cluster: Cluster | None = None) -> Report:
-    """Predict one optimizer step of `config` on `cluster` (default: this machine's CPU, with times once
-    `doctor --calibrate` has measured it).
+    """Predict one optimizer step of `config` on `cluster` (default: this machine's CPU, with times
+    once `doctor --calibrate` has measured it).
 
-    Returns a Report of kind "estimated", in bytes, seconds and FLOPs. Raises ConfigError for a layout that makes no sense.
+    Bytes follow the kernels of that machine, CPU or CUDA; the report's `basis` says which.
+    Returns a Report of kind "estimated", in bytes, seconds and FLOPs. Raises ConfigError for a
+    layout that makes no sense.
     """
     refuse_layout(config)
     cluster = cluster or this_machine(config.parallel.world_size, config.precision)
@@ -32,22 +36,41 @@ def estimate(config: TrainConfig, cluster: Cluster | None = None) -> Report:
     flops = step_flops(config)
     tokens = config.global_batch * config.model.seq
     return Report(
-        kind="estimated", device=cluster.name, config=config.to_dict(), parameters=parameter_count(config.model), ranks=_ranks(config, time), flops=flops,
+        kind="estimated",
+        device=cluster.name,
+        config=config.to_dict(),
+        parameters=parameter_count(config.model),
+        ranks=_ranks(config, time, cluster.kernels),
+        basis=CONVENTIONS[cluster.kernels].basis,
+        flops=flops,
         tokens_per_second=tokens / time["step"] if time else None,
-        mfu=flops["model"] / (time["step"] * peak_flops_per_second(cluster) * config.parallel.world_size) if time else None,
+        mfu=(
+            flops["model"]
+            / (time["step"] * peak_flops_per_second(cluster) * config.parallel.world_size)
+            if time
+            else None
+        ),
         notes=(_mfu_note(cluster),) if time else (),
-    )  # fmt: skip
+    )
 
 
-def _ranks(config: TrainConfig, time: dict[str, float | None]) -> tuple[RankReport, ...]:
+def _ranks(
+    config: TrainConfig, time: dict[str, float | None], kernels: str
+) -> tuple[RankReport, ...]:
     """All ranks; what equal ranks have in common they share."""
     p = config.parallel
     like = [alike(config, tp) for tp in range(p.tp)]
     different = list(product(range(p.pp), sorted(set(like))))
-    memory = {place: memory_of_rank(config, *place) for place in different}
+    memory = {place: memory_of_rank(config, *place, kernels) for place in different}
     traffic = {place: traffic_of_dp_ranks(config, *place) for place in different}
     return tuple(
-        RankReport(rank, {"dp": d, "pp": pp, "tp": tp}, memory[pp, like[tp]], traffic[pp, like[tp]][d], time)
+        RankReport(
+            rank,
+            {"dp": d, "pp": pp, "tp": tp},
+            memory[pp, like[tp]],
+            traffic[pp, like[tp]][d],
+            time,
+        )
         for rank, (d, pp, tp) in enumerate(product(range(p.dp), range(p.pp), range(p.tp)))
     )
 
@@ -56,14 +79,25 @@ def _step_time(config: TrainConfig, cluster: Cluster) -> dict[str, float | None]
     if not rates_are_known(config, cluster):
         return {}
     step = step_time(config, cluster)
-    return {"compute": step.compute + step.optimizer, "communication": step.communication, "bubble": step.bubble, "data": 0.0,
-            "step": step.step, "hidden": step.hidden}  # fmt: skip
+    return {
+        "compute": step.compute + step.optimizer,
+        "communication": step.communication,
+        "bubble": step.bubble,
+        "data": 0.0,
+        "step": step.step,
+        "hidden": step.hidden,
+    }
 
 
 def _mfu_note(cluster: Cluster) -> str:
     if cluster.peak_flops_per_second:
-        return t("MFU is taken against the data sheet's bf16 peak.", "MFU 以标称的 bf16 峰值算力为分母。")
-    return t("MFU is taken against the FLOP/s that large products reach here.", "MFU 以本机大矩阵乘达到的算力为分母。")
+        return t(
+            "MFU is taken against the data sheet's bf16 peak.", "MFU 以标称的 bf16 峰值算力为分母。"
+        )
+    return t(
+        "MFU is taken against the FLOP/s that large products reach here.",
+        "MFU 以本机大矩阵乘达到的算力为分母。",
+    )
 
 
 callable_package(__name__, estimate)

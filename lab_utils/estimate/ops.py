@@ -1,10 +1,12 @@
-"""The ledger of operations: what one rank computes for one micro-batch, op by op, in the order of the forward pass.
+"""The ledger of operations: what one rank computes for one micro-batch, op by op, in the order of
+the forward pass.
 
-Everything else in `estimate/` is derived from it, so that memory, FLOPs, traffic and time cannot disagree. It is not written
-down but drawn up: the model's forward and backward pass run over values without numbers (program/), and every kernel
-enters its work under the op that it belongs to. A matrix product of (m, k) by (k, n) costs 2·m·k·n FLOPs; element-wise work
-is not counted (Narayanan et al. 2021, appendix). Causal attention is counted whole: the masked half is computed and
-thrown away, or skipped, by the kernel's choice. HBM bytes are what unfused eager kernels read and write.
+Everything else in `estimate/` is derived from it, so that memory, FLOPs, traffic and time cannot
+disagree. It is not written down but drawn up: the model's forward and backward pass run over values
+without numbers (program/), and every kernel enters its work under the op that it belongs to. A
+matrix product of (m, k) by (k, n) costs 2·m·k·n FLOPs; element-wise work is not counted (Narayanan
+et al. 2021, appendix). Causal attention is counted whole: the masked half is computed and thrown
+away, or skipped, by the kernel's choice. HBM bytes are what unfused eager kernels read and write.
 """
 
 from __future__ import annotations
@@ -20,19 +22,29 @@ from .program.regions import Message
 from .program.size import Shape
 from .program.stage_parts import parts_of_stages
 
-__all__ = ["Message", "Op", "backward_order", "block_ledger", "ledger_parts", "op_ledger", "step_flops"]
+__all__ = [
+    "Message",
+    "Op",
+    "backward_order",
+    "block_ledger",
+    "ledger_parts",
+    "op_ledger",
+    "step_flops",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
     """One operation of one micro-batch on one rank.
 
-    `kind`: "matmul", "attention", "elementwise" or "lookup". `backward_flops` are the model's: gradients of inputs and of
-    weights; `recomputed_flops` is what the backward pass does again beyond that (a recomputed forward pass, the product that
-    fused attention computes twice). `…_hbm_bytes`: read and written in memory. `saved_bytes`: what its forward pass keeps for
-    the backward pass that nothing before it kept, autocast's copies of weights apart (`saved_copy_bytes`). `…_temporary_bytes`:
-    what a pass needs for a moment, beyond what is alive before or after it. `shape`: (m, k, n) of a forward product on this
-    rank. `parameters`: those whose gradient is complete after its backward.
+    `kind`: "matmul", "attention", "elementwise" or "lookup". `backward_flops` are the model's:
+    gradients of inputs and of weights; `recomputed_flops` is what the backward pass does again
+    beyond that (a recomputed forward pass, the product that fused attention computes twice).
+    `…_hbm_bytes`: read and written in memory. `saved_bytes`: what its forward pass keeps for the
+    backward pass that nothing before it kept, autocast's copies of weights apart
+    (`saved_copy_bytes`). `…_temporary_bytes`: what a pass needs for a moment, beyond what is alive
+    before or after it. `shape`: (m, k, n) of a forward product on this rank. `parameters`: those
+    whose gradient is complete after its backward.
     """
 
     name: str
@@ -52,45 +64,82 @@ class Op:
     parameters: tuple[str, ...] = ()
 
 
-def op_ledger(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, convention: str = "cpu") -> list[Op]:
-    """The ops of one micro-batch on all stages of the rank at these coordinates, in forward order."""
+def op_ledger(
+    config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, convention: str = "cpu"
+) -> list[Op]:
+    """The ops of one micro-batch on all stages of the rank at these coordinates, in forward
+    order."""
     return [op for _, ops in ledger_parts(config, pp_rank, tp_rank, convention) for op in ops]
 
 
-def ledger_parts(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, convention: str = "cpu") -> list[tuple[str, tuple[Op, ...]]]:
-    """The same by part of the model, "embed", "blocks.3" …, "predict"; equal blocks are drawn up once."""
+def ledger_parts(
+    config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, convention: str = "cpu"
+) -> list[tuple[str, tuple[Op, ...]]]:
+    """The same by part of the model, "embed", "blocks.3" …, "predict"; equal blocks are drawn up
+    once."""
     p, again, found = config.parallel, set(config.recomputed_layers()), []
     for parts in parts_of_stages(config, pp_rank).values():
         for part in parts:
             in_full = part.startswith("blocks.") and int(part.split(".")[1]) in again
-            policy = "full" if in_full else "selective" if config.recompute == "selective" else "none"
-            ops = block_ledger(config.model, config.micro_batch, config.precision, p.tp, p.sequence_parallel, policy, convention, tp_rank)
-            found.append((part, _renamed(part, ops)))
+            policy = (
+                "full" if in_full else "selective" if config.recompute == "selective" else "none"
+            )
+            ops = block_ledger(
+                config.model,
+                config.micro_batch,
+                config.precision,
+                p.tp,
+                p.sequence_parallel,
+                policy,
+                convention,
+                tp_rank,
+            )
+            found.append((part, ops[part] if part in PARTS else _renamed(part, ops["blocks.0"])))
     return found
 
 
-def _renamed(part: str, ops: Mapping[str, tuple[Op, ...]]) -> tuple[Op, ...]:
-    if part in PARTS:
-        return ops[part]
+@lru_cache(maxsize=512)  # the tools price the same blocks on many clusters
+def _renamed(part: str, block: tuple[Op, ...]) -> tuple[Op, ...]:
+    """The ops of "blocks.0" as those of another block."""
 
     def name(old: str) -> str:
-        return part + old[len("blocks.0"):]
+        return part + old[len("blocks.0") :]
 
-    return tuple(replace(op, name=name(op.name), parameters=tuple(name(p) for p in op.parameters)) for op in ops["blocks.0"])
+    return tuple(
+        replace(op, name=name(op.name), parameters=tuple(name(p) for p in op.parameters))
+        for op in block
+    )
 
 
-def block_ledger(model: ModelConfig, micro_batch: int, precision: str, tp: int = 1, sequence_parallel: bool = False, policy: str = "none",
-                 convention: str = "cpu", tp_rank: int = 0) -> Mapping[str, tuple[Op, ...]]:  # fmt: skip
-    """The ops of the model's ends, "embed" and "predict", and of one block, "blocks.0", recomputed as `policy` says ("none",
-    "selective" or "full")."""
+def block_ledger(
+    model: ModelConfig,
+    micro_batch: int,
+    precision: str,
+    tp: int = 1,
+    sequence_parallel: bool = False,
+    policy: str = "none",
+    convention: str = "cpu",
+    tp_rank: int = 0,
+) -> Mapping[str, tuple[Op, ...]]:
+    """The ops of the model's ends, "embed" and "predict", and of one block, "blocks.0", recomputed
+    as `policy` says ("none", "selective" or "full")."""
     numbers = numbers_of(model, micro_batch, tp, tp_rank)
-    kind = kind_of(model, precision, numbers, sequence_parallel=sequence_parallel, layers=1, recomputed=(0,) if policy == "full" else (),
-                   selective=policy == "selective")
+    kind = kind_of(
+        model,
+        precision,
+        numbers,
+        sequence_parallel=sequence_parallel,
+        layers=1,
+        recomputed=(0,) if policy == "full" else (),
+        selective=policy == "selective",
+    )
     return _with_numbers(kind, tuple(numbers.items()), convention)
 
 
-@lru_cache(maxsize=512)      # tools and the planner price thousands of layouts of a few models
-def _with_numbers(kind: Kind, numbers: tuple[tuple[str, int], ...], convention: str) -> Mapping[str, tuple[Op, ...]]:
+@lru_cache(maxsize=512)  # tools and the planner price thousands of layouts of a few models
+def _with_numbers(
+    kind: Kind, numbers: tuple[tuple[str, int], ...], convention: str
+) -> Mapping[str, tuple[Op, ...]]:
     shape = Shape(dict(numbers))
     parts: dict[str, list[Op]] = {part: [] for part in PARTS}
     for entry in ledger_of(kind, convention):
@@ -99,19 +148,41 @@ def _with_numbers(kind: Kind, numbers: tuple[tuple[str, int], ...], convention: 
 
 
 def _op(entry: Entry, shape: Shape) -> Op:
-    (forward, read), (backward, read_back), (again, read_again) = ((shape(flops), shape(nbytes)) for flops, nbytes in entry.work.values())
-    passes = {phase: [visit for visit in entry.visits if (visit.phase == "forward") == (phase == "forward")] for phase in ("forward", "backward")}
-    needed = {phase: max((visit.temporary(shape) for visit in visits), default=0) for phase, visits in passes.items()}
+    (forward, read), (backward, read_back), (again, read_again) = (
+        (shape(flops), shape(nbytes)) for flops, nbytes in entry.work.values()
+    )
+    passes = {
+        phase: [
+            visit for visit in entry.visits if (visit.phase == "forward") == (phase == "forward")
+        ]
+        for phase in ("forward", "backward")
+    }
+    needed = {
+        phase: max((visit.temporary(shape) for visit in visits), default=0)
+        for phase, visits in passes.items()
+    }
     return Op(
-        entry.name, entry.kind, forward, min(backward, 2 * forward), max(0, backward - 2 * forward) + again, read, read_back, read_again,
-        sum(shape(visit.saved) for visit in passes["forward"]), sum(shape(visit.copies) for visit in passes["forward"]),
-        needed["forward"], needed["backward"], entry.product and tuple(map(shape, entry.product)),
-        tuple(message._replace(bytes=shape(message.bytes)) for message in entry.messages), entry.parameters,
-    )  # fmt: skip
+        entry.name,
+        entry.kind,
+        forward,
+        min(backward, 2 * forward),
+        max(0, backward - 2 * forward) + again,
+        read,
+        read_back,
+        read_again,
+        sum(shape(visit.saved) for visit in passes["forward"]),
+        sum(shape(visit.copies) for visit in passes["forward"]),
+        needed["forward"],
+        needed["backward"],
+        entry.product and tuple(map(shape, entry.product)),
+        tuple(message._replace(bytes=shape(message.bytes)) for message in entry.messages),
+        entry.parameters,
+    )
 
 
 def backward_order(ops: list[Op], tied: bool) -> list[tuple[Op, tuple[str, ...]]]:
-    """The ops in the order of the backward pass, each with the gradients that are complete after it.
+    """The ops in the order of the backward pass, each with the gradients that are complete after
+    it.
 
     A tied embedding is complete only after the embedding's own backward, which is the last.
     """
@@ -122,14 +193,24 @@ def backward_order(ops: list[Op], tied: bool) -> list[tuple[Op, tuple[str, ...]]
 
 
 def step_flops(config: TrainConfig) -> dict[str, int | str]:
-    """FLOPs of one optimizer step of the whole job: `model` without and `hardware` with recomputation."""
+    """FLOPs of one optimizer step of the whole job: `model` without and `hardware` with
+    recomputation."""
     again, selective = len(config.recomputed_layers()), config.recompute == "selective"
     model = extra = 0
-    for policy, layers in (("selective" if selective else "none", config.model.layers - again), ("full", again)):
+    for policy, layers in (
+        ("selective" if selective else "none", config.model.layers - again),
+        ("full", again),
+    ):
         if layers or policy != "full":
-            for part, ops in block_ledger(config.model, config.micro_batch, config.precision, policy=policy).items():
+            for part, ops in block_ledger(
+                config.model, config.micro_batch, config.precision, policy=policy
+            ).items():
                 count = layers if part == "blocks.0" else policy != "full"
                 model += count * sum(op.forward_flops + op.backward_flops for op in ops)
                 extra += count * sum(op.recomputed_flops for op in ops)
     times = config.micro_batches * config.parallel.dp
-    return {"model": model * times, "hardware": (model + extra) * times, "causal_attention": "whole"}
+    return {
+        "model": model * times,
+        "hardware": (model + extra) * times,
+        "causal_attention": "whole",
+    }

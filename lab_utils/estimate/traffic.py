@@ -1,9 +1,10 @@
 """What one rank hands to collectives in one optimizer step, and what of it goes over the wire.
 
-Closed forms in the number of micro-batches m, for every strategy. With Ψ parameters and N ranks a data-parallel step
-moves 2Ψ(N−1)/N numbers whatever m is; ZeRO-2 moves (m+1)/2 times that, ZeRO-3 1.5·m times (Rajbhandari et al. 2020,
-section 7, at m = 1). Tensor parallelism moves four all-reduces a layer and micro-batch; with sequence parallelism the
-backward pass also gathers the saved shards again, 1.25 times as much (Korthikanti et al. 2022, section 4.2.2).
+Closed forms in the number of micro-batches m, for every strategy. With Ψ parameters and N ranks a
+data-parallel step moves 2Ψ(N−1)/N numbers whatever m is; ZeRO-2 moves (m+1)/2 times that, ZeRO-3
+1.5·m times (Rajbhandari et al. 2020, section 7, at m = 1). Tensor parallelism moves four
+all-reduces a layer and micro-batch; with sequence parallelism the backward pass also gathers the
+saved shards again, 1.25 times as much (Korthikanti et al. 2022, section 4.2.2).
 """
 
 from __future__ import annotations
@@ -22,19 +23,29 @@ from .memory.standing import alike
 from .memory.terms import element_bytes, unit_bytes, units_of_part
 from .program.rank_shape import held_placements, held_units
 from .program.stage_parts import parts_of_stages
+from .tensor_traffic import Item, partial_numels, tensor_parallel_items
 
-GRADIENT_BYTES = 4      # gradients are reduced in fp32; under bf16 autocast the parameters, so the gradients, stay fp32
-_NORM_BYTES = 8         # the squared norm travels as one fp64 number
+# gradients are reduced in fp32; under bf16 autocast the parameters, so the gradients, stay fp32
+GRADIENT_BYTES = 4
+_NORM_BYTES = 8  # the squared norm travels as one fp64 number
 
 
 def gradient_messages(config: TrainConfig) -> tuple[Bucket, ...]:
-    """The all-reduces of one data-parallel step in the order in which they leave: one per bucket, or one per gradient (naive)."""
-    return _messages(config.model, None if config.parallel.gradient_sync == "naive" else config.parallel.bucket_bytes)
+    """The all-reduces of one data-parallel step in the order in which they leave: one per bucket,
+    or one per gradient (naive)."""
+    return _messages(
+        config.model,
+        None if config.parallel.gradient_sync == "naive" else config.parallel.bucket_bytes,
+    )
 
 
-@lru_cache(maxsize=64)      # tools price thousands of layouts of a few models
+@lru_cache(maxsize=64)  # tools price thousands of layouts of a few models
 def _messages(model: ModelConfig, bucket_bytes: int | None) -> tuple[Bucket, ...]:
-    return _bucketed({name: prod(shape) for name, shape in parameter_shapes(model).items()}, bucket_bytes, GRADIENT_BYTES)
+    return _bucketed(
+        {name: prod(shape) for name, shape in parameter_shapes(model).items()},
+        bucket_bytes,
+        GRADIENT_BYTES,
+    )
 
 
 def _bucketed(numels: dict[str, int], bucket_bytes: int | None, size: int) -> tuple[Bucket, ...]:
@@ -43,37 +54,61 @@ def _bucketed(numels: dict[str, int], bucket_bytes: int | None, size: int) -> tu
     return assign_buckets(numels, bucket_bytes, size)
 
 
-def step_traffic(config: TrainConfig, dp_rank: int = 0, pp_rank: int = 0, tp_rank: int = 0) -> tuple[Traffic, ...]:
+def step_traffic(
+    config: TrainConfig, dp_rank: int = 0, pp_rank: int = 0, tp_rank: int = 0
+) -> tuple[Traffic, ...]:
     """One rank's traffic in one optimizer step: one entry per (op, axis, purpose)."""
     return traffic_of_dp_ranks(config, pp_rank, tp_rank)[dp_rank]
 
 
-def traffic_of_dp_ranks(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0) -> list[tuple[Traffic, ...]]:
-    """The same for every dp rank at these coordinates: they differ in what they own of the gradients that are summed over tp."""
+def traffic_of_dp_ranks(
+    config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0
+) -> list[tuple[Traffic, ...]]:
+    """The same for every dp rank at these coordinates: they differ in what they own of the
+    gradients that are summed over tp."""
     parts = [part for stage in parts_of_stages(config, pp_rank).values() for part in stage]
     blocks, like = sum(part.startswith("blocks.") for part in parts), alike(config, tp_rank)
-    shown = (*(part for part in parts if not part.startswith("blocks.")), *["blocks.0"] * bool(blocks))
-    partial = _partial_numels(config, shown, blocks, like)
-    by_numel = {numel: _summed(config, shown, blocks, pp_rank, like, numel) for numel in set(partial)}
+    shown = (
+        *(part for part in parts if not part.startswith("blocks.")),
+        *["blocks.0"] * bool(blocks),
+    )
+    partial = partial_numels(config, shown, blocks, like)
+    by_numel = {
+        numel: _summed(config, shown, blocks, pp_rank, like, numel) for numel in set(partial)
+    }
     return [by_numel[numel] for numel in partial]
 
 
-def _summed(config: TrainConfig, shown: tuple[str, ...], blocks: int, pp_rank: int, tp_rank: int, partial: int) -> tuple[Traffic, ...]:
+def _summed(
+    config: TrainConfig,
+    shown: tuple[str, ...],
+    blocks: int,
+    pp_rank: int,
+    tp_rank: int,
+    partial: int,
+) -> tuple[Traffic, ...]:
     sums: dict[tuple[str, str, str], tuple[int, int]] = {}
-    sources = (_data_parallel(config, shown, blocks, pp_rank, tp_rank), _tensor_parallel(config, pp_rank, partial),
-               _pipeline(config, shown, pp_rank, tp_rank), _control(config))
+    sources = (
+        _data_parallel(config, shown, blocks, pp_rank, tp_rank),
+        tensor_parallel_items(config, pp_rank, partial),
+        _pipeline(config, shown, pp_rank, tp_rank),
+        _control(config),
+    )
     for source in sources:
         for op, axis, purpose, calls, payload in source:
             before = sums.get((op, axis, purpose), (0, 0))
             sums[op, axis, purpose] = before[0] + calls, before[1] + payload
     sizes = {"dp": config.parallel.dp, "pp": config.parallel.pp, "tp": config.parallel.tp}
-    return tuple(Traffic(*key, calls, payload, wire_bytes(key[0], payload, sizes[key[1]])) for key, (calls, payload) in sums.items() if sizes[key[1]] > 1)
+    return tuple(
+        Traffic(*key, calls, payload, wire_bytes(key[0], payload, sizes[key[1]]))
+        for key, (calls, payload) in sums.items()
+        if sizes[key[1]] > 1
+    )
 
 
-_Item = tuple[str, str, str, int, int]      # op, axis, purpose, calls, bytes in all
-
-
-def _data_parallel(config: TrainConfig, shown: tuple[str, ...], blocks: int, pp_rank: int, tp_rank: int) -> Iterator[_Item]:
+def _data_parallel(
+    config: TrainConfig, shown: tuple[str, ...], blocks: int, pp_rank: int, tp_rank: int
+) -> Iterator[Item]:
     p, m, size = config.parallel, config.micro_batches, element_bytes(config)
     if p.dp == 1:
         return
@@ -83,90 +118,70 @@ def _data_parallel(config: TrainConfig, shown: tuple[str, ...], blocks: int, pp_
     units = held_units(config, shown, tp_rank)
     counts = [blocks if unit.name.startswith("blocks.") else 1 for unit in units]
     calls, numel = sum(counts), sum(n * unit.numel for n, unit in zip(counts, units, strict=True))
-    times = m if p.zero >= 2 else 1         # stages 2 and 3 let the gradients of every micro-batch go
+    # stages 2 and 3 let the gradients of every micro-batch go
+    times = m if p.zero >= 2 else 1
     yield "reduce_scatter", "dp", "gradient", times * calls, times * size * numel
     if p.zero < 3:
         yield "all_gather", "dp", "parameter", calls, size * numel
         return
     for part in shown:
         for unit in units_of_part(part, units, config.model.tied):
-            at_both_ends = part == "embed" and "predict" in shown and config.parallel.pp == 1 and unit.name.startswith("token_embedding")
-            gathers = m * (1 if at_both_ends else 2) * (blocks if part == "blocks.0" else 1)      # it stayed from the head's backward pass until its own
+            at_both_ends = (
+                part == "embed"
+                and "predict" in shown
+                and config.parallel.pp == 1
+                and unit.name.startswith("token_embedding")
+            )
+            # it stayed from the head's backward pass until its own
+            gathers = m * (1 if at_both_ends else 2) * (blocks if part == "blocks.0" else 1)
             yield "all_gather", "dp", "parameter", gathers, gathers * unit_bytes(unit, config)
 
 
 @lru_cache(maxsize=4096)
-def _replicated(model: ModelConfig, p: ParallelConfig, size: int, pp_rank: int, tp_rank: int) -> tuple[int, int]:
+def _replicated(
+    model: ModelConfig, p: ParallelConfig, size: int, pp_rank: int, tp_rank: int
+) -> tuple[int, int]:
     """(all-reduces, bytes in all) of gradients that every rank holds."""
     numels = {name: place.numel for name, place in placements(model, p, pp_rank, tp_rank).items()}
-    return len(_bucketed(numels, None if p.gradient_sync == "naive" else p.bucket_bytes, size)), size * sum(numels.values())
+    return len(
+        _bucketed(numels, None if p.gradient_sync == "naive" else p.bucket_bytes, size)
+    ), size * sum(numels.values())
 
 
-def _tensor_parallel(config: TrainConfig, pp_rank: int, partial: int) -> Iterator[_Item]:
-    p, model, m = config.parallel, config.model, config.micro_batches
-    tokens = config.micro_batch * model.seq
-    held = element_bytes(config)
-    inside = 2 if config.precision in ("bf16", "fp16") else held        # what autocast hands to matrix products
-    parts = [part for stage in parts_of_stages(config, pp_rank).values() for part in stage]
-    again = set(config.recomputed_layers())
-    # (entering, leaving) a region: forward, forward again if recomputed, backward
-    for part in parts:
-        if part == "embed":
-            yield from _region(p.sequence_parallel, m, tokens * model.hidden * held, leave=1, leave_backward=1)
-        elif part == "predict":
-            yield from _region(p.sequence_parallel, m, tokens * model.hidden * inside, enter=1, enter_backward=1)
-            yield "all_reduce", "tp", "activation", 2 * m, 3 * m * tokens * 4       # largest logit; sum and target's logit, in fp32
-        else:
-            forwards = 2 if int(part.split(".")[1]) in again else 1
-            crossings = dict(enter=2 * forwards, leave=2 * forwards, enter_backward=2, leave_backward=2)
-            yield from _region(p.sequence_parallel, m, tokens * model.hidden * inside, **crossings)
-    if partial:
-        yield "all_reduce", "tp", "gradient", 1, partial * held
-
-
-def _region(scattered: bool, m: int, payload: int, *, enter: int = 0, leave: int = 0, enter_backward: int = 0, leave_backward: int = 0) -> Iterator[_Item]:
-    """`payload` bytes a crossing, m times. Backward, the way in sums and the way out, under sequence parallelism, gathers;
-    there the way in also gathers the saved shard again."""
-    if scattered:
-        gathers, scatters = m * (enter + leave_backward + enter_backward), m * (leave + enter_backward)
-        yield "all_gather", "tp", "activation", gathers, gathers * payload
-        yield "reduce_scatter", "tp", "activation", scatters, scatters * payload
-    else:
-        sums = m * (leave + enter_backward)
-        yield "all_reduce", "tp", "activation", sums, sums * payload
-
-
-def _partial_numels(config: TrainConfig, shown: tuple[str, ...], blocks: int, tp_rank: int) -> list[int]:
-    """Elements whose gradients sequence parallelism leaves as summands, among those that each dp rank owns."""
-    p = config.parallel
-    here = held_placements(config, shown, tp_rank)
-    if p.zero == 0 or not p.sequence_parallel:
-        return [sum(place.numel * (blocks if name.startswith("blocks.") else 1) for name, place in here.items() if place.partial)] * p.dp
-    found = [0] * p.dp
-    for unit in held_units(config, shown, tp_rank):
-        each, times = unit.numel // p.dp, blocks if unit.name.startswith("blocks.") else 1
-        for part in unit.parts:
-            if here[part.name].partial:
-                for rank in range(part.offset // each, -(-(part.offset + part.numel) // each)):
-                    found[rank] += times * (min(part.offset + part.numel, (rank + 1) * each) - max(part.offset, rank * each))
-    return found
-
-
-def _pipeline(config: TrainConfig, shown: tuple[str, ...], pp_rank: int, tp_rank: int) -> Iterator[_Item]:
+def _pipeline(
+    config: TrainConfig, shown: tuple[str, ...], pp_rank: int, tp_rank: int
+) -> Iterator[Item]:
     p, size = config.parallel, element_bytes(config)
     if p.pp == 1:
         return
     last = p.pp * p.virtual_stages - 1
-    sends = sum((stage < last) + (stage > 0) for stage in parts_of_stages(config, pp_rank)) * config.micro_batches
-    payload = config.micro_batch * config.model.seq * config.model.hidden * size // (p.tp if p.sequence_parallel else 1)
+    sends = (
+        sum((stage < last) + (stage > 0) for stage in parts_of_stages(config, pp_rank))
+        * config.micro_batches
+    )
+    payload = (
+        config.micro_batch
+        * config.model.seq
+        * config.model.hidden
+        * size
+        // (p.tp if p.sequence_parallel else 1)
+    )
     yield "send", "pp", "activation", sends, sends * payload
     for place in held_placements(config, shown, tp_rank).values():
         if place.shared_over_pp:
-            shards = [u.numel // p.dp for u in held_units(config, shown, tp_rank) if u.name == "token_embedding"] if p.zero else [place.numel]
+            shards = (
+                [
+                    u.numel // p.dp
+                    for u in held_units(config, shown, tp_rank)
+                    if u.name == "token_embedding"
+                ]
+                if p.zero
+                else [place.numel]
+            )
             yield "send", "pp", "gradient", 1, sum(shards) * size
 
 
-def _control(config: TrainConfig) -> Iterator[_Item]:
+def _control(config: TrainConfig) -> Iterator[Item]:
     """The squared norm, for clipping and to agree on an overflow."""
     if config.clip > 0 or config.precision == "fp16":
         for axis in ("dp", "pp", "tp") if config.parallel.zero else ("pp", "tp"):

@@ -1,4 +1,5 @@
-"""From what the ranks called and how they ended to what went wrong: pure functions, no process in sight."""
+"""From what the ranks called and how they ended to what went wrong: pure functions, no process in
+sight."""
 
 from __future__ import annotations
 
@@ -9,24 +10,29 @@ from typing import Any, Literal
 from .record import ANYONE, Call, Channel
 
 Cause = Literal["raised", "exited", "killed", "hung", "mismatch", "left"]
-STABLE_S = 0.1          # a wait must be seen this long before conclusions are drawn from it: it may be just about to end
-DEADLOCK_S = 1.0        # ranks that wait for each other in a circle this long will do so for ever
+# a wait must be seen this long before conclusions are drawn from it: it may be just about to end
+STABLE_S = 0.1
+DEADLOCK_S = 1.0  # ranks that wait for each other in a circle this long will do so for ever
 
 
 @dataclass
 class RankState:
     """One rank as its parent sees it. Times are time.monotonic() seconds."""
 
-    end: Literal["returned", "raised", "exited", "killed"] | None = None      # None: it runs
-    at: float = 0.0                                                           # when it ended
-    detail: Any = None                           # raised: the TracebackException; exited: the code; killed: the signal's number
-    echo: str | None = None                      # raised, because a connection broke ("lost") or timed out ("timeout")
-    waiting: tuple[Channel, int, float] | None = None                         # the call that holds it up, its number, since when
+    end: Literal["returned", "raised", "exited", "killed"] | None = None  # None: it runs
+    at: float = 0.0  # when it ended
+    # raised: the TracebackException; exited: the code; killed: the signal's number
+    detail: Any = None
+    # raised, because a connection broke ("lost") or timed out ("timeout")
+    echo: str | None = None
+    # the call that holds it up, its number, since when
+    waiting: tuple[Channel, int, float] | None = None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What went wrong. `ranks`: the culprits; `peers`: those who waited for them; `calls`: who called what."""
+    """What went wrong. `ranks`: the culprits; `peers`: those who waited for them; `calls`: who
+    called what."""
 
     cause: Cause
     ranks: tuple[int, ...]
@@ -34,12 +40,17 @@ class Verdict:
     number: int = 0
     calls: dict[int, Call] = field(default_factory=dict)
     peers: tuple[int, ...] = ()
-    echo: bool = False                           # only the symptom is known so far
+    echo: bool = False  # only the symptom is known so far
 
     @property
     def witnesses(self) -> tuple[int, ...]:
         """The ranks whose stacks say more: where the culprit is, or where it is missed."""
-        return {"hung": self.ranks, "killed": self.ranks, "mismatch": self.ranks[:2] + self.peers[:1], "left": self.peers[:1]}.get(self.cause, ())
+        return {
+            "hung": self.ranks,
+            "killed": self.ranks,
+            "mismatch": self.ranks[:2] + self.peers[:1],
+            "left": self.peers[:1],
+        }.get(self.cause, ())
 
 
 class History:
@@ -53,7 +64,8 @@ class History:
 
     def add(self, rank: int, channel: Channel, number: int, call: Call) -> None:
         """Rank `rank` made its call no. `number` on `channel`."""
-        if channel.p2p and channel.ranks[0] == ANYONE:          # from now on its pairs cannot be told by counting
+        # from now on its pairs cannot be told by counting
+        if channel.p2p and channel.ranks[0] == ANYONE:
             self._takes_any.add(rank)
             return
         self._last.setdefault(channel, {})[rank] = number
@@ -71,21 +83,34 @@ class History:
     def missing(self, channel: Channel, number: int) -> list[int]:
         """The ranks of the channel that have not made their call no. `number` on it."""
         last = self._last.get(channel, {})
-        return [r for r in channel.ranks if last.get(r, 0) < number] if self._counts_pair(channel) else []
+        return (
+            [r for r in channel.ranks if last.get(r, 0) < number]
+            if self._counts_pair(channel)
+            else []
+        )
 
     def _counts_pair(self, channel: Channel) -> bool:
         return not (channel.p2p and channel.ranks[1] in self._takes_any)
 
 
-def diagnose(history: History, ranks: list[RankState], timeout: float, now: float) -> Verdict | None:
+def diagnose(
+    history: History, ranks: list[RankState], timeout: float, now: float
+) -> Verdict | None:
     """The root of the trouble, or None while all is well.
 
-    Where several things are wrong, the likelier cause of the others comes first: calls that do not match, then a rank's
-    own exception, then a death, then ranks that others wait for in vain. An exception that only says that a connection
-    broke is a symptom and comes last. `timeout` (seconds) is how long a rank may be waited for.
+    Where several things are wrong, the likelier cause of the others comes first: calls that do not
+    match, then a rank's own exception, then a death, then ranks that others wait for in vain. An
+    exception that only says that a connection broke is a symptom and comes last. `timeout`
+    (seconds) is how long a rank may be waited for.
     """
-    return (_mismatch(history) or _own_end(ranks) or _left(history, ranks, now) or _stuck(history, ranks, timeout, now)
-            or _alone(ranks, timeout, now) or _echo(ranks))
+    return (
+        _mismatch(history)
+        or _own_end(ranks)
+        or _left(history, ranks, now)
+        or _stuck(history, ranks, timeout, now)
+        or _alone(ranks, timeout, now)
+        or _echo(ranks)
+    )
 
 
 def _comparable(call: Call, channel: Channel) -> Any:
@@ -94,7 +119,7 @@ def _comparable(call: Call, channel: Channel) -> Any:
     numbers = 1
     for n in call.shape or ():
         numbers *= n if isinstance(n, int) else 1
-    return call.dtype, numbers                   # a receive may view the numbers in another shape
+    return call.dtype, numbers  # a receive may view the numbers in another shape
 
 
 def _mismatch(history: History) -> Verdict | None:
@@ -103,10 +128,13 @@ def _mismatch(history: History) -> Verdict | None:
     channel, number = history.disagreement
     calls = history.calls(channel, number)
     kinds = Counter(_comparable(c, channel) for c in calls.values()).most_common()
-    if kinds[0][1] == kinds[1][1]:               # as many against as many: nobody can say who is right
+    # as many against as many: nobody can say who is right
+    if kinds[0][1] == kinds[1][1]:
         return Verdict("mismatch", tuple(calls), channel, number, calls)
     wrong = tuple(r for r, c in calls.items() if _comparable(c, channel) != kinds[0][0])
-    return Verdict("mismatch", wrong, channel, number, calls, tuple(r for r in calls if r not in wrong))
+    return Verdict(
+        "mismatch", wrong, channel, number, calls, tuple(r for r in calls if r not in wrong)
+    )
 
 
 def _own_end(ranks: list[RankState]) -> Verdict | None:
@@ -114,14 +142,22 @@ def _own_end(ranks: list[RankState]) -> Verdict | None:
         found = [r for r, s in enumerate(ranks) if s.end in ends and not s.echo]
         if found:
             first = ranks[min(found, key=lambda r: ranks[r].at)]
-            alike = (r for r in found if ranks[r].end == first.end and str(ranks[r].detail) == str(first.detail))
+            alike = (
+                r
+                for r in found
+                if ranks[r].end == first.end and str(ranks[r].detail) == str(first.detail)
+            )
             return Verdict(first.end, tuple(alike))
     return None
 
 
 def _waits(ranks: list[RankState], now: float, least: float) -> list[tuple[int, Channel, int]]:
     """Who has been held up for at least so long, in which call; the longest first."""
-    found = [(s.waiting[2], r, *s.waiting[:2]) for r, s in enumerate(ranks) if s.end is None and s.waiting and now - s.waiting[2] >= least]
+    found = [
+        (s.waiting[2], r, *s.waiting[:2])
+        for r, s in enumerate(ranks)
+        if s.end is None and s.waiting and now - s.waiting[2] >= least
+    ]
     return [wait[1:] for wait in sorted(found, key=lambda wait: wait[:2])]
 
 
@@ -129,12 +165,20 @@ def _left(history: History, ranks: list[RankState], now: float) -> Verdict | Non
     for _, channel, number in _waits(ranks, now, STABLE_S):
         gone = tuple(r for r in history.missing(channel, number) if ranks[r].end == "returned")
         if gone:
-            return Verdict("left", gone, channel, number, history.calls(channel, number), _waiting_in(ranks, channel, number))
+            return Verdict(
+                "left",
+                gone,
+                channel,
+                number,
+                history.calls(channel, number),
+                _waiting_in(ranks, channel, number),
+            )
     return None
 
 
 def _stuck(history: History, ranks: list[RankState], timeout: float, now: float) -> Verdict | None:
-    """Follow who waits for whom: to a rank that waits for nobody and does not come, or round in a circle."""
+    """Follow who waits for whom: to a rank that waits for nobody and does not come, or round in a
+    circle."""
     held = {r: (channel, number) for r, channel, number in _waits(ranks, now, STABLE_S)}
     overdue = {r for r, *_ in _waits(ranks, now, timeout)}
     settled = {r for r, *_ in _waits(ranks, now, min(DEADLOCK_S, timeout))}
@@ -147,27 +191,42 @@ def _stuck(history: History, ranks: list[RankState], timeout: float, now: float)
                 break
             nexts = next((r for r in missing if r not in held), missing[0])
             if nexts in path:
-                circle = path[path.index(nexts):]
+                circle = path[path.index(nexts) :]
                 if settled.issuperset(circle):
-                    calls = {r: history.calls(*held[r])[r] for r in sorted(circle) if r in history.calls(*held[r])}
+                    calls = {
+                        r: history.calls(*held[r])[r]
+                        for r in sorted(circle)
+                        if r in history.calls(*held[r])
+                    }
                     return Verdict("hung", tuple(sorted(circle)), calls=calls)
                 break
             path.append(nexts)
         else:
             if overdue.intersection(path[:-1]):
                 place = held[path[-2]]
-                return Verdict("hung", (path[-1],), *place, history.calls(*place), _waiting_in(ranks, *place))
+                return Verdict(
+                    "hung", (path[-1],), *place, history.calls(*place), _waiting_in(ranks, *place)
+                )
     return None
 
 
 def _waiting_in(ranks: list[RankState], channel: Channel, number: int) -> tuple[int, ...]:
-    return tuple(r for r, s in enumerate(ranks) if s.end is None and s.waiting and s.waiting[:2] == (channel, number))
+    return tuple(
+        r
+        for r, s in enumerate(ranks)
+        if s.end is None and s.waiting and s.waiting[:2] == (channel, number)
+    )
 
 
 def _alone(ranks: list[RankState], timeout: float, now: float) -> Verdict | None:
     running = [r for r, s in enumerate(ranks) if s.end is None]
     others = [s for s in ranks if s.end == "returned"]
-    if len(running) == 1 and others and len(others) == len(ranks) - 1 and now - max(s.at for s in others) > timeout:
+    if (
+        len(running) == 1
+        and others
+        and len(others) == len(ranks) - 1
+        and now - max(s.at for s in others) > timeout
+    ):
         return Verdict("hung", tuple(running))
     return None
 

@@ -1,8 +1,9 @@
-"""Has every transfer that Python starts written into the flight record, at the one place that all of them pass.
+"""Has every transfer that Python starts written into the flight record, at the one place that all
+of them pass.
 
-All functions of torch.distributed end in a method of ProcessGroup and wait in Work.wait, whoever imported them from
-where; so these are wrapped, and the making of groups, where ranks meet, too. What C++ starts by itself (DistributedDataParallel's reducer,
-functional collectives) stays unseen.
+All functions of torch.distributed end in a method of ProcessGroup and wait in Work.wait, whoever
+imported them from where; so these are wrapped, and the making of groups, where ranks meet, too.
+What C++ starts by itself (DistributedDataParallel's reducer, functional collectives) stays unseen.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from .record import ANYONE, Call, Channel, Place, Recorder
 
 
 class _Method(NamedTuple):
-    op: str                       # as torch.distributed spells it
-    same: int | None = None       # the argument whose shapes all ranks must agree on: a list may hold different ones
-    options: tuple[str, ...] = () # of "reduceOp", "rootRank": what else they must agree on
+    op: str  # as torch.distributed spells it
+    # the argument whose shapes all ranks must agree on: a list may hold different ones
+    same: int | None = None
+    options: tuple[str, ...] = ()  # of "reduceOp", "rootRank": what else they must agree on
 
 
 _SUM = ("reduceOp",)
@@ -49,14 +51,16 @@ _METHODS = {
     "scatter": _Method("scatter", 0, ("rootRank",)),
     "barrier": _Method("barrier"),
     "monitored_barrier": _Method("monitored_barrier"),
-}  # fmt: skip
+}
 
 
 def install(recorder: Recorder) -> None:
-    """Wrap this process's torch.distributed so that `recorder` hears of every call and every wait. Once per process."""
+    """Wrap this process's torch.distributed so that `recorder` hears of every call and every wait.
+    Once per process."""
     scribe = _Scribe(recorder)
     for name, method in _METHODS.items():
-        if hasattr(dist.ProcessGroup, name):                          # spellings differ between releases of torch
+        # spellings differ between releases of torch
+        if hasattr(dist.ProcessGroup, name):
             _wrap(recorder, scribe, name, functools.partial(scribe.collective, method))
     for name in ("send", "recv", "recv_anysource"):
         _wrap(recorder, scribe, name, functools.partial(scribe.p2p, name))
@@ -65,7 +69,7 @@ def install(recorder: Recorder) -> None:
 
     @functools.wraps(new_group)
     def recorded_new_group(ranks: list[int] | None = None, *args: Any, **kwargs: Any) -> Any:
-        before = recorder.inside(scribe.new_group(ranks))    # its members wait for each other
+        before = recorder.inside(scribe.new_group(ranks))  # its members wait for each other
         try:
             return new_group(ranks, *args, **kwargs)
         finally:
@@ -83,13 +87,16 @@ def install(recorder: Recorder) -> None:
     dist.Work.wait, distributed_c10d._new_group_with_tag = recorded_wait, recorded_new_group
 
 
-def _wrap(recorder: Recorder, scribe: _Scribe, name: str, write: Callable[..., Place | None]) -> None:
+def _wrap(
+    recorder: Recorder, scribe: _Scribe, name: str, write: Callable[..., Place | None]
+) -> None:
     call = getattr(dist.ProcessGroup, name)
 
     @functools.wraps(call)
     def recorded(group: dist.ProcessGroup, *args: Any, **kwargs: Any) -> Any:
         place = write(group, args, kwargs)
-        before = recorder.inside(place)        # the call itself may wait, too: NCCL connects its peers in the first one
+        # the call itself may wait, too: NCCL connects its peers in the first one
+        before = recorder.inside(place)
         try:
             work = call(group, *args, **kwargs)
         finally:
@@ -102,7 +109,8 @@ def _wrap(recorder: Recorder, scribe: _Scribe, name: str, write: Callable[..., P
 
 
 class _Scribe:
-    """Turns a call's arguments into words of the record, and remembers which Work belongs to which call."""
+    """Turns a call's arguments into words of the record, and remembers which Work belongs to which
+    call."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.places: WeakKeyDictionary[dist.Work, Place] = WeakKeyDictionary()
@@ -110,12 +118,18 @@ class _Scribe:
         self._words: dict[Any, int] = {}
         self._members: dict[str, tuple[int, ...]] = {}
 
-    def collective(self, method: _Method, group: dist.ProcessGroup, args: tuple, kwargs: dict) -> Place:
+    def collective(
+        self, method: _Method, group: dist.ProcessGroup, args: tuple, kwargs: dict
+    ) -> Place:
         members = self._ranks(group)
         options = args[-1] if args else kwargs.get("opts")
         same = None if method.same is None or len(args) <= method.same else args[method.same]
         reduce = getattr(options, "reduceOp", None) if "reduceOp" in method.options else None
-        root = members[options.rootRank] if "rootRank" in method.options and hasattr(options, "rootRank") else None
+        root = (
+            members[options.rootRank]
+            if "rootRank" in method.options and hasattr(options, "rootRank")
+            else None
+        )
         key = (method.op, None if reduce is None else reduce.op, _shape_and_dtype(same), root)
         word = self._words.get(key)
         if word is None:
@@ -136,7 +150,9 @@ class _Scribe:
             shape, dtype = _spelled(key[1])
             word = self._words[key] = self._recorder.word(Call(op, None, dtype, shape))
         way = (me, other) if op == "send" else (other, me)
-        return self._recorder.called(self._channel(f"{group.group_name}:{tag}", way, p2p=True), word)
+        return self._recorder.called(
+            self._channel(f"{group.group_name}:{tag}", way, p2p=True), word
+        )
 
     def new_group(self, ranks: list[int] | None) -> Place | None:
         members = tuple(sorted(ranks or range(dist.get_world_size())))
@@ -161,12 +177,15 @@ class _Scribe:
 
 
 def _shape_and_dtype(same: Any) -> tuple | None:
-    """A key that costs little: of a tensor, of a list of tensors, or of a list in a list; None for anything else."""
+    """A key that costs little: of a tensor, of a list of tensors, or of a list in a list; None for
+    anything else."""
     if isinstance(same, list) and len(same) == 1:
         same = same[0]
     if isinstance(same, torch.Tensor):
         return same.shape, same.dtype
-    return (tuple(x.shape for x in same), same[0].dtype) if isinstance(same, list) and same else None
+    return (
+        (tuple(x.shape for x in same), same[0].dtype) if isinstance(same, list) and same else None
+    )
 
 
 def _spelled(key: tuple | None) -> tuple[tuple | None, str | None]:

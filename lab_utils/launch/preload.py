@@ -9,4 +9,5 @@ import torch.distributed  # noqa: F401
 from . import group, intercept, worker  # noqa: F401
 
 gc.collect()
-gc.freeze()      # a rank's garbage collector would otherwise touch, and so copy, all pages it shares with the server
+# a rank's garbage collector would otherwise touch, and so copy, all pages it shares with the server
+gc.freeze()

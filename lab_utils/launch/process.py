@@ -1,7 +1,8 @@
 """One rank as its parent holds it: started, listened to, and ended.
 
-Ranks are forked from a server that has torch loaded already, so a launch costs milliseconds from the second one on.
-The server ends with this process, and so does every rank: each holds one end of a pipe whose other end is only here.
+Ranks are forked from a server that has torch loaded already, so a launch costs milliseconds from
+the second one on. The server ends with this process, and so does every rank: each holds one end of
+a pipe whose other end is only here.
 """
 
 from __future__ import annotations
@@ -24,17 +25,20 @@ from .errors import echo_of, users_stack
 from .record import Reader
 
 _PRELOAD = ["torch", "torch.distributed", "torch._dynamo", "lab_utils.launch.preload"]
-_STACK_S = 0.2         # to answer where a rank stands
+_STACK_S = 0.2  # to answer where a rank stands
 
 
 def start_server() -> None:
-    """See that the server runs that ranks are forked from. Its first start takes 2 s of imports in the background.
+    """See that the server runs that ranks are forked from. Its first start takes 2 s of imports in
+    the background.
 
-    An interrupt reaches the whole process group, and Python's server ignores it only after its imports: it would end
-    under the launch that comes next. A blocked signal stays blocked in what is started meanwhile; `worker.main` unblocks it.
+    An interrupt reaches the whole process group, and Python's server ignores it only after its
+    imports: it would end under the launch that comes next. A blocked signal stays blocked in what
+    is started meanwhile; `worker.main` unblocks it.
     """
     multiprocessing.get_context("forkserver").set_forkserver_preload(_PRELOAD)
-    resource_tracker.ensure_running()                  # before the mask is set: its start unblocks SIGINT at its end
+    # before the mask is set: its start unblocks SIGINT at its end
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         forkserver.ensure_running()
@@ -45,7 +49,9 @@ def start_server() -> None:
 class RankProcess:
     """One rank: its process, the pipes to it, its flight record, and what is known of its state."""
 
-    def __init__(self, number: int, job: worker.Job, on_event: Callable[[int, Any], None] | None, quiet: bool) -> None:
+    def __init__(
+        self, number: int, job: worker.Job, on_event: Callable[[int, Any], None] | None, quiet: bool
+    ) -> None:
         self.number, self.state = number, RankState()
         self._on_event, self._quiet = on_event, quiet
         self._stack, self._rest = job.where / f"stack{number}", b""
@@ -70,7 +76,8 @@ class RankProcess:
 
     def kill(self) -> None:
         """End the rank and whatever it has started."""
-        self.control.close()                           # ends even a rank whose start was interrupted before its pid was known
+        # ends even a rank whose start was interrupted before its pid was known
+        self.control.close()
         if self.process.pid is not None:
             self.process.kill()
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -87,7 +94,8 @@ class RankProcess:
 
     def hear(self) -> None:
         """Take in what the rank has sent: output, messages, and last its death."""
-        died = self.process.exitcode                   # asked first: what a dead rank sent is then sure to be there
+        # asked first: what a dead rank sent is then sure to be there
+        died = self.process.exitcode
         self.print_output()
         for kind, value in self._messages():
             self._heard(kind, value)
@@ -100,7 +108,8 @@ class RankProcess:
                 if not self.control.poll():
                     return
                 message = self.control.recv_bytes()
-            except (EOFError, OSError):                # its end is closed, perhaps in the middle of a message
+            # its end is closed, perhaps in the middle of a message
+            except (EOFError, OSError):
                 return
             yield cloudpickle.loads(message)
 
@@ -130,13 +139,15 @@ class RankProcess:
             sys.stdout.flush()
 
     def stack(self) -> str:
-        """Where the rank stands right now, or stood when it crashed, as its faulthandler tells; "" if it gives no answer."""
+        """Where the rank stands right now, or stood when it crashed, as its faulthandler tells; ""
+        if it gives no answer."""
         if self.process.exitcode is None:
-            os.kill(self.process.pid, signal.SIGUSR1)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(self.process.pid, signal.SIGUSR1)
             size, give_up_at = 0, time.monotonic() + _STACK_S
             while time.monotonic() < give_up_at:
                 time.sleep(0.01)
                 size, before = self._stack.stat().st_size, size
-                if size == before > 0:                 # it has been written, and to its end
+                if size == before > 0:  # it has been written, and to its end
                     break
         return users_stack(self._stack.read_text())

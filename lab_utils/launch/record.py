@@ -1,9 +1,11 @@
-"""The flight record: what each rank called, in a small file that the parent reads while the rank runs.
+"""The flight record: what each rank called, in a small file that the parent reads while the rank
+runs.
 
-A rank's file is a header and a ring of fixed-size slots, mapped into memory on both sides: a call costs the rank a few
-bytes, no system call. Channels and calls are spelled out once, as numbered lines of a second file, and slots hold the
-numbers. What was written survives the rank, however it ends. (torch's own TORCH_DISTRIBUTED_DEBUG=DETAIL also finds
-mismatches, but makes every small collective several times slower and says nothing about ranks that never came.)
+A rank's file is a header and a ring of fixed-size slots, mapped into memory on both sides: a call
+costs the rank a few bytes, no system call. Channels and calls are spelled out once, as numbered
+lines of a second file, and slots hold the numbers. What was written survives the rank, however it
+ends. (torch's own TORCH_DISTRIBUTED_DEBUG=DETAIL also finds mismatches, but makes every small
+collective several times slower and says nothing about ranks that never came.)
 """
 
 from __future__ import annotations
@@ -18,18 +20,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-_WRITTEN = struct.Struct("<Q")         # slots written since the start
-_WAITING = struct.Struct("<IIQd")      # 1 while inside a call, its channel's word, its number there, since when (monotonic seconds)
-_FLAG = struct.Struct("<I")            # the first field of _WAITING
-_SLOT = struct.Struct("<IIQ")          # channel's word, call's word, number of the call on that channel, from 1
+_WRITTEN = struct.Struct("<Q")  # slots written since the start
+# 1 while inside a call, its channel's word, its number there, since when (monotonic seconds)
+_WAITING = struct.Struct("<IIQd")
+_FLAG = struct.Struct("<I")  # the first field of _WAITING
+# channel's word, call's word, number of the call on that channel, from 1
+_SLOT = struct.Struct("<IIQ")
 _SLOTS = 1 << 15
 _RING_AT = 64
 _BYTES = _RING_AT + _SLOTS * _SLOT.size
-ANYONE = -1                            # the source of a receive that takes what comes
+ANYONE = -1  # the source of a receive that takes what comes
 
 
 class Channel(NamedTuple):
-    """Where calls must pair up: a process group, or (p2p) the way from one rank to another. Ranks are global."""
+    """Where calls must pair up: a process group, or (p2p) the way from one rank to another. Ranks
+    are global."""
 
     name: str
     ranks: tuple[int, ...]
@@ -37,7 +42,8 @@ class Channel(NamedTuple):
 
 
 class Call(NamedTuple):
-    """What a rank called, as far as its peers must call the same. `shape` is None where shapes may differ."""
+    """What a rank called, as far as its peers must call the same. `shape` is None where shapes may
+    differ."""
 
     op: str
     reduce: str | None = None
@@ -46,7 +52,11 @@ class Call(NamedTuple):
     root: int | None = None
 
     def __str__(self) -> str:
-        shape = "" if self.shape is None else str(self.shape).replace(",)", ")").replace("(", "[").replace(")", "]")
+        shape = (
+            ""
+            if self.shape is None
+            else str(self.shape).replace(",)", ")").replace("(", "[").replace(")", "]")
+        )
         tensor = f"{self.dtype or ''} {shape}".strip()
         root = None if self.root is None else f"root {self.root}"
         return f"{self.op}({', '.join(w for w in (tensor, self.reduce, root) if w)})"
@@ -60,7 +70,8 @@ class Place(NamedTuple):
 
 
 class Recorder:
-    """The rank's side: writes to the files at `path` and `path`.words. Safe to call from several threads."""
+    """The rank's side: writes to the files at `path` and `path`.words. Safe to call from several
+    threads."""
 
     def __init__(self, path: Path) -> None:
         with open(path, "r+b") as file:
@@ -83,17 +94,23 @@ class Recorder:
         """Write down a call before it is made: a crash inside it must find it written."""
         with self._lock:
             number = self._numbers[channel] = self._numbers.get(channel, 0) + 1
-            _SLOT.pack_into(self._map, _RING_AT + self._written % _SLOTS * _SLOT.size, channel, call, number)
+            _SLOT.pack_into(
+                self._map, _RING_AT + self._written % _SLOTS * _SLOT.size, channel, call, number
+            )
             self._written += 1
             _WRITTEN.pack_into(self._map, 0, self._written)
             return Place(channel, number)
 
     def inside(self, place: Place | None) -> Place | None:
-        """Say which call this rank is held up in (None: in none); returns what was said before, to be put back."""
+        """Say which call this rank is held up in (None: in none); returns what was said before, to
+        be put back."""
         before, self._inside = self._inside, place
-        _FLAG.pack_into(self._map, _WRITTEN.size, 0)        # whoever reads while the rest changes sees "in none"
+        # whoever reads while the rest changes sees "in none"
+        _FLAG.pack_into(self._map, _WRITTEN.size, 0)
         if place is not None:
-            _WAITING.pack_into(self._map, _WRITTEN.size, 0, place.channel, place.number, time.monotonic())
+            _WAITING.pack_into(
+                self._map, _WRITTEN.size, 0, place.channel, place.number, time.monotonic()
+            )
             _FLAG.pack_into(self._map, _WRITTEN.size, 1)
         return before
 
@@ -110,7 +127,8 @@ class Reader:
         self._read = 0
 
     def new_calls(self) -> Iterator[tuple[Channel, int, Call]]:
-        """The calls since the last look: channel, number on it, call. A rank too fast for the ring loses its oldest."""
+        """The calls since the last look: channel, number on it, call. A rank too fast for the ring
+        loses its oldest."""
         (written,) = _WRITTEN.unpack_from(self._map, 0)
         for i in range(max(self._read, written - _SLOTS // 2), written):
             channel, call, number = _SLOT.unpack_from(self._map, _RING_AT + i % _SLOTS * _SLOT.size)
@@ -118,10 +136,12 @@ class Reader:
         self._read = written
 
     def waiting(self) -> tuple[Channel, int, float] | None:
-        """The call that holds the rank up: channel, number on it, since when (time.monotonic()); None if none does."""
+        """The call that holds the rank up: channel, number on it, since when (time.monotonic());
+        None if none does."""
         seen = _WAITING.unpack_from(self._map, _WRITTEN.size)
         inside, channel, number, since = seen
-        if not inside or seen != _WAITING.unpack_from(self._map, _WRITTEN.size):       # it is moving on while we look
+        # it is moving on while we look
+        if not inside or seen != _WAITING.unpack_from(self._map, _WRITTEN.size):
             return None
         return self._word(channel), number, since
 

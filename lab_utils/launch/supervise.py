@@ -1,4 +1,5 @@
-"""The parent's side of a launch: starts the ranks, watches over them, and ends them all, whatever happens."""
+"""The parent's side of a launch: starts the ranks, watches over them, and ends them all, whatever
+happens."""
 
 from __future__ import annotations
 
@@ -25,43 +26,80 @@ from .errors import explain
 from .process import RankProcess, start_server
 from .torchrun import ranks_exist, run_here
 
-_LOOK_S = 0.05         # between two looks at the flight records
-_GRACE_S = 0.15        # from the first sign of trouble to the verdict: the cause may be reported after its consequences
-_ECHO_GRACE_S = 0.5    # the same while only a broken connection was reported
+_LOOK_S = 0.05  # between two looks at the flight records
+# from the first sign of trouble to the verdict: the cause may be reported after its consequences
+_GRACE_S = 0.15
+_ECHO_GRACE_S = 0.5  # the same while only a broken connection was reported
 
 
-def launch(fn: Callable[..., Any], nproc: int, *args: Any, timeout: float = 60.0, threads: int | None = None,
-           on_event: Callable[[int, Any], None] | None = None, quiet: bool = False) -> list[Any]:
-    """Run fn(*args) on `nproc` ranks with torch.distributed initialised, and return their results by rank.
+def launch(
+    fn: Callable[..., Any],
+    nproc: int,
+    *args: Any,
+    timeout: float = 60.0,
+    threads: int | None = None,
+    on_event: Callable[[int, Any], None] | None = None,
+    quiet: bool = False,
+) -> list[Any]:
+    """Run fn(*args) on `nproc` ranks with torch.distributed initialised, and return their results
+    by rank.
 
-    Works in a notebook, a script (no `__main__` guard needed) and under torchrun, where the ranks that exist are used
-    and nproc must be their number. `fn` may be defined in the notebook; it reads RANK and WORLD_SIZE from os.environ or
-    torch.distributed. GPUs and NCCL are used if there are enough for every rank, else CPUs and gloo.
+    Works in a notebook, a script (no `__main__` guard needed) and under torchrun, where the ranks
+    that exist are used and nproc must be their number. `fn` may be defined in the notebook; it
+    reads RANK and WORLD_SIZE from os.environ or torch.distributed. GPUs and NCCL are used if there
+    are enough for every rank, else CPUs and gloo.
 
-    timeout   seconds that a rank may be waited for by its peers in one collective, or run on after they all returned
+    timeout seconds that a rank may be waited for by its peers in one collective, or run on after
+    they all returned
     threads   CPU threads per rank; default: the cores shared out, at least 1
     on_event  called here, as on_event(rank, value), for each `emit(value)` inside a rank
     quiet     do not print what the ranks print
 
-    Raises LaunchError, which names the rank and the likely cause, when a rank raises, exits, dies, hangs, leaves its
-    peers waiting or makes another collective call than they do; no rank is left then, nor after an interrupt.
+    Raises LaunchError, which names the rank and the likely cause, when a rank raises, exits, dies,
+    hangs, leaves its peers waiting or makes another collective call than they do; no rank is left
+    then, nor after an interrupt.
     """
-    _check(callable(fn), f"launch needs a function to run, not {fn!r}.", f"launch 需要一个可调用的函数，而不是 {fn!r}。")
+    _check(
+        callable(fn),
+        f"launch needs a function to run, not {fn!r}.",
+        f"launch 需要一个可调用的函数，而不是 {fn!r}。",
+    )
     for name, value, least in (("nproc", nproc, 1), ("threads", threads, 1)):
-        _check(value is None and name == "threads" or isinstance(value, int) and not isinstance(value, bool) and value >= least,
-               f"{name} must be a whole number from {least} up, not {value!r}.", f"{name} 应为不小于 {least} 的整数，而不是 {value!r}。")
-    _check(isinstance(timeout, int | float) and 0 < timeout < 1e7,
-           f"timeout must be a number of seconds above 0, not {timeout!r}.", f"timeout 应为大于 0 的秒数，而不是 {timeout!r}。")
+        _check(
+            value is None
+            and name == "threads"
+            or isinstance(value, int)
+            and not isinstance(value, bool)
+            and value >= least,
+            f"{name} must be a whole number from {least} up, not {value!r}.",
+            f"{name} 应为不小于 {least} 的整数，而不是 {value!r}。",
+        )
+    _check(
+        isinstance(timeout, int | float) and 0 < timeout < 1e7,
+        f"timeout must be a number of seconds above 0, not {timeout!r}.",
+        f"timeout 应为大于 0 的秒数，而不是 {timeout!r}。",
+    )
     if ranks_exist():
         return run_here(fn, nproc, args, timeout, threads)
-    _check(sys.platform != "win32", "launch needs Linux or macOS: on Windows, run the course inside WSL.",
-           "launch 需要 Linux 或 macOS：在 Windows 上请在 WSL 中运行本课程。")
+    _check(
+        sys.platform != "win32",
+        "launch needs Linux or macOS: on Windows, run the course inside WSL.",
+        "launch 需要 Linux 或 macOS：在 Windows 上请在 WSL 中运行本课程。",
+    )
     with tempfile.TemporaryDirectory(prefix="lab_launch_", ignore_cleanup_errors=True) as folder:
         where = Path(folder)
         (where / "call").write_bytes(_pickled(fn, args))
         environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
         threads = threads or max(1, (os.cpu_count() or 1) // nproc)
-        job = worker.Job(where, nproc, threads, timeout, language(), environment, multiprocessing.get_start_method(allow_none=True))
+        job = worker.Job(
+            where,
+            nproc,
+            threads,
+            timeout,
+            language(),
+            environment,
+            multiprocessing.get_start_method(allow_none=True),
+        )
         ranks = [RankProcess(number, job, on_event, quiet) for number in range(nproc)]
         try:
             with _uninterrupted():
@@ -88,8 +126,13 @@ def _pickled(fn: Callable[..., Any], args: tuple) -> bytes:
     try:
         return cloudpickle.dumps((fn, args))
     except Exception as error:
-        raise TypeError(t(f"the function or its arguments cannot be sent to the ranks ({error}): create such objects inside the function.",
-                          f"函数或参数无法发送给各进程（{error}）：请在函数内部创建这类对象。")) from error
+        raise TypeError(
+            t(
+                f"the function or its arguments cannot be sent to the ranks ({error}): create such"
+                " objects inside the function.",
+                f"函数或参数无法发送给各进程（{error}）：请在函数内部创建这类对象。",
+            )
+        ) from error
 
 
 def _free_port() -> int:
@@ -101,9 +144,12 @@ def _free_port() -> int:
 
 @contextlib.contextmanager
 def _main_hidden() -> Iterator[None]:
-    """Without its name and file, multiprocessing cannot run the caller's script again in every child."""
+    """Without its name and file, multiprocessing cannot run the caller's script again in every
+    child."""
     main = sys.modules["__main__"]
-    kept = {name: main.__dict__.pop(name) for name in ("__spec__", "__file__") if name in main.__dict__}
+    kept = {
+        name: main.__dict__.pop(name) for name in ("__spec__", "__file__") if name in main.__dict__
+    }
     main.__spec__ = None
     try:
         yield
@@ -123,7 +169,8 @@ def _watch(ranks: list[RankProcess], timeout: float) -> None:
             for rank in ranks:
                 rank.hear()
             for rank in [r for r in alive if r.process.exitcode is not None]:
-                alive.remove(rank)                      # a dead rank's ends would stay ready for ever
+                # a dead rank's ends would stay ready for ever
+                alive.remove(rank)
                 for source in rank.sources:
                     ready.unregister(source)
             for rank in ranks:
@@ -135,7 +182,11 @@ def _watch(ranks: list[RankProcess], timeout: float) -> None:
             if verdict:
                 decide_at = decide_at or now + (_ECHO_GRACE_S if verdict.echo else _GRACE_S)
                 if done or now >= decide_at:
-                    stacks = {r: ranks[r].stack() for r in verdict.witnesses if states[r].end in (None, "killed")}
+                    stacks = {
+                        r: ranks[r].stack()
+                        for r in verdict.witnesses
+                        if states[r].end in (None, "killed")
+                    }
                     raise explain(verdict, states, timeout, stacks)
             elif done:
                 return
@@ -143,7 +194,8 @@ def _watch(ranks: list[RankProcess], timeout: float) -> None:
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Put off an interrupt until the block is done: the server is started, ranks are ended completely, or it did not happen yet."""
+    """Put off an interrupt until the block is done: the server is started, ranks are ended
+    completely, or it did not happen yet."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

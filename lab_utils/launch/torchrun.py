@@ -1,4 +1,5 @@
-"""Under torchrun the ranks are there already: run the function here, on this one, and gather what all returned."""
+"""Under torchrun the ranks are there already: run the function here, on this one, and gather what
+all returned."""
 
 from __future__ import annotations
 
@@ -19,14 +20,22 @@ def ranks_exist() -> bool:
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
-def run_here(fn: Callable[..., Any], nproc: int, args: tuple, timeout: float, threads: int | None) -> list[Any]:
-    """Run fn(*args) as the rank that this process is; every rank gets the list of all results, by rank."""
+def run_here(
+    fn: Callable[..., Any], nproc: int, args: tuple, timeout: float, threads: int | None
+) -> list[Any]:
+    """Run fn(*args) as the rank that this process is; every rank gets the list of all results, by
+    rank."""
     world = int(os.environ["WORLD_SIZE"])
     if nproc != world:
-        raise ValueError(t(f"launch(…, {nproc}) was called where RANK and WORLD_SIZE={world} are set: start the job with "
-                           f"--nproc-per-node {nproc}, or call launch(…, {world}).",
-                           f"launch(…, {nproc}) 被调用时，环境变量 RANK 和 WORLD_SIZE={world} 已经设置：请用 --nproc-per-node {nproc} 启动，"
-                           f"或改为 launch(…, {world})。"))
+        raise ValueError(
+            t(
+                f"launch(…, {nproc}) was called where RANK and WORLD_SIZE={world} are set: start"
+                f" the job with --nproc-per-node {nproc}, or call launch(…, {world}).",
+                f"launch(…, {nproc}) 被调用时，环境变量 RANK 和 WORLD_SIZE={world} 已经设置："
+                f"请用 --nproc-per-node {nproc} 启动，"
+                f"或改为 launch(…, {world})。",
+            )
+        )
     import torch
     import torch.distributed as dist
 
@@ -43,7 +52,8 @@ def run_here(fn: Callable[..., Any], nproc: int, args: tuple, timeout: float, th
 
 
 def _leave() -> None:
-    """End the process group, and with it its threads if nobody else holds it; torch itself does once torch._dynamo is loaded."""
+    """End the process group, and with it its threads if nobody else holds it; torch itself does
+    once torch._dynamo is loaded."""
     import torch.distributed as dist
 
     gc.collect()
@@ -54,8 +64,9 @@ def _leave() -> None:
 def _let_threads_rest(seconds: float = 2.0) -> None:
     """Return when no thread of gloo is at work.
 
-    It lets go of a call's tensors after the call has returned, and needs the interpreter for that: if it is gone by then,
-    the process dies with SIGABRT. (Seen in every fourth run on a machine with eight times more to do than it has cores.)
+    It lets go of a call's tensors after the call has returned, and needs the interpreter for that:
+    if it is gone by then, the process dies with SIGABRT. (Seen in every fourth run on a machine
+    with eight times more to do than it has cores.)
     """
     deadline = time.monotonic() + seconds
     while _gloo_is_at_work() and time.monotonic() < deadline:
@@ -63,9 +74,10 @@ def _let_threads_rest(seconds: float = 2.0) -> None:
 
 
 def _gloo_is_at_work() -> bool:
-    """Whether a thread of gloo runs, or would if a core were free; False where the system does not tell (outside Linux)."""
+    """Whether a thread of gloo runs, or would if a core were free; False where the system does not
+    tell (outside Linux)."""
     for path in Path("/proc/self/task").glob("*/stat"):
-        with suppress(OSError):         # it has just ended
+        with suppress(OSError):  # it has just ended
             name, state = path.read_text().rsplit(") ", 1)
             if "gloo" in name and state[0] == "R":
                 return True

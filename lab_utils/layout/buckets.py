@@ -1,4 +1,5 @@
-"""Gradient buckets, as data: which parameters travel together, and in which order the buckets leave."""
+"""Gradient buckets, as data: which parameters travel together, and in which order the buckets
+leave."""
 
 from __future__ import annotations
 
@@ -14,12 +15,16 @@ class Bucket(NamedTuple):
     numel: int
 
 
-def assign_buckets(numels: Mapping[str, int], bucket_bytes: int, element_bytes: int = 4) -> tuple[Bucket, ...]:
-    """Fill buckets in the reverse of the forward order, because that is (nearly) the order in which gradients appear.
+def assign_buckets(
+    numels: Mapping[str, int], bucket_bytes: int, element_bytes: int = 4
+) -> tuple[Bucket, ...]:
+    """Fill buckets in the reverse of the forward order, because that is (nearly) the order in which
+    gradients appear.
 
-    `numels`: parameter name → elements, in forward order. A bucket is closed as soon as it holds `bucket_bytes` or
-    more, so every bucket but the last is at least that large (Li et al. 2020, "PyTorch Distributed", section 3.2.3). A
-    gradient that reaches `bucket_bytes` alone travels alone, so that it needs no copying; a parameter is never split.
+    `numels`: parameter name → elements, in forward order. A bucket is closed as soon as it holds
+    `bucket_bytes` or more, so every bucket but the last is at least that large (Li et al. 2020,
+    "PyTorch Distributed", section 3.2.3). A gradient that reaches `bucket_bytes` alone travels
+    alone, so that it needs no copying; a parameter is never split.
     """
     buckets: list[Bucket] = []
     names: list[str] = []

@@ -1,4 +1,5 @@
-"""Names and shapes of a GPT's parameters, in the order of the forward pass; model.py builds exactly these."""
+"""Names and shapes of a GPT's parameters, in the order of the forward pass; model.py builds exactly
+these."""
 
 from __future__ import annotations
 
@@ -8,8 +9,13 @@ from ..config import ModelConfig
 
 
 def parameter_shapes(model: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Parameter name → shape. A tied head has no weight of its own. Linear weights are (out, in), as torch keeps them."""
-    h, heads_width, kv_width = model.hidden, model.heads * model.head_dim, model.kv_heads * model.head_dim
+    """Parameter name → shape. A tied head has no weight of its own. Linear weights are (out, in),
+    as torch keeps them."""
+    h, heads_width, kv_width = (
+        model.hidden,
+        model.heads * model.head_dim,
+        model.kv_heads * model.head_dim,
+    )
     shapes: dict[str, tuple[int, ...]] = {"token_embedding.weight": (model.vocab, h)}
     if model.positions == "learned":
         shapes["position_embedding.weight"] = (model.seq, h)

@@ -13,12 +13,18 @@ ENGINES = ("ours", "torch", "deepspeed")
 
 def refuse_what_cannot_run(config: TrainConfig, engine: str = "ours") -> None:
     """Raise ConfigError for engines, layouts and formats that are not carried out."""
-    refuse(engine not in ENGINES, f"there is no engine {engine!r}; choose {', '.join(ENGINES)}.",
-           f"没有名为 {engine!r} 的引擎，可选：{'、'.join(ENGINES)}。")
+    refuse(
+        engine not in ENGINES,
+        f"there is no engine {engine!r}; choose {', '.join(ENGINES)}.",
+        f"没有名为 {engine!r} 的引擎，可选：{'、'.join(ENGINES)}。",
+    )
     refuse_layout(config)
-    refuse(config.optimizer not in ("sgd", "adamw"),
-           f"no engine runs --optimizer {config.optimizer}: choose sgd or adamw (the estimator prices the others).",
-           f"引擎不支持 --optimizer {config.optimizer}：请选择 sgd 或 adamw（其余优化器只能估算）。")
+    refuse(
+        config.optimizer not in ("sgd", "adamw"),
+        f"no engine runs --optimizer {config.optimizer}: choose sgd or adamw (the estimator prices"
+        " the others).",
+        f"引擎不支持 --optimizer {config.optimizer}：请选择 sgd 或 adamw（其余优化器只能估算）。",
+    )
     if engine == "torch":
         refuse_for_torch(config)
     if engine == "deepspeed":

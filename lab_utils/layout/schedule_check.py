@@ -1,4 +1,5 @@
-"""Is a plan one that ranks can carry out, and what does it hold in memory? Asked of the data, before any process starts."""
+"""Is a plan one that ranks can carry out, and what does it hold in memory? Asked of the data,
+before any process starts."""
 
 from __future__ import annotations
 
@@ -16,12 +17,14 @@ class ScheduleError(ValueError):
 
 
 def check_schedule(plan: Plan) -> None:
-    """Raise ScheduleError, one sentence, for the first fault found in `plan`; return None for a plan that works.
+    """Raise ScheduleError, one sentence, for the first fault found in `plan`; return None for a
+    plan that works.
 
-    Faults: an action on the wrong rank, twice or missing; a backward before its forward or weight gradients before their
-    backward on a stage; messages that a rank takes in another order than they were sent (they carry no name: the
-    receiver takes the next one of that sender and kind); ranks that wait for one another where receiving blocks and
-    sending does not. The order of micro-batches is free.
+    Faults: an action on the wrong rank, twice or missing; a backward before its forward or weight
+    gradients before their backward on a stage; messages that a rank takes in another order than
+    they were sent (they carry no name: the receiver takes the next one of that sender and kind);
+    ranks that wait for one another where receiving blocks and sending does not. The order of
+    micro-batches is free.
     """
     _check_places(plan)
     _check_complete(plan)
@@ -32,7 +35,8 @@ def check_schedule(plan: Plan) -> None:
 
 
 def waits_for(action: Action, last_stage: int) -> Action | None:
-    """The one action that must end before this may begin, beside those before it on its own rank."""
+    """The one action that must end before this may begin, beside those before it on its own
+    rank."""
     kind, micro, stage = action
     if kind == "F":
         return Action("F", micro, stage - 1) if stage else None
@@ -44,8 +48,9 @@ def waits_for(action: Action, last_stage: int) -> Action | None:
 def in_flight(plan: Plan, until: Literal["B", "W"] = "B") -> list[int]:
     """Per rank, the most (stage, micro-batch) forwards whose activations it holds at once.
 
-    until="B": held from F until B ends, which frees what only B needs. until="W": until W ends, because the inputs of
-    linear layers and the gradients of their outputs stay for it; the same as "B" in a plan without W.
+    until="B": held from F until B ends, which frees what only B needs. until="W": until W ends,
+    because the inputs of linear layers and the gradients of their outputs stay for it; the same as
+    "B" in a plan without W.
     """
     frees = until if splits_backward(plan) else "B"
     peaks = []
@@ -68,24 +73,52 @@ def _check_places(plan: Plan) -> None:
     for rank, actions in enumerate(plan):
         for action in actions:
             if action.kind not in ("F", "B", "W") or action.micro < 0 or action.stage < 0:
-                raise ScheduleError(t(f"rank {rank} holds {tuple(action)}, which is no action: kind F, B or W, micro-batch and stage from 0 up.",
-                                      f"rank {rank} 上的 {tuple(action)} 不是合法动作：种类只能是 F、B 或 W，微批次与阶段从 0 起编号。"))
+                raise ScheduleError(
+                    t(
+                        f"rank {rank} holds {tuple(action)}, which is no action: kind F, B or W,"
+                        " micro-batch and stage from 0 up.",
+                        f"rank {rank} 上的 {tuple(action)} 不是合法动作：种类只能是 F、B 或 W，"
+                        "微批次与阶段从 0 起编号。",
+                    )
+                )
             owner = action.stage % len(plan)
             if owner != rank:
-                raise ScheduleError(t(f"{_words(action)} stands on rank {rank}, but stage {action.stage} lives on rank {owner}.",
-                                      f"{_words(action)}排在 rank {rank} 上，而阶段 {action.stage} 属于 rank {owner}。"))
+                raise ScheduleError(
+                    t(
+                        f"{_words(action)} stands on rank {rank}, but stage {action.stage} lives on"
+                        f" rank {owner}.",
+                        f"{_words(action)}排在 rank {rank} 上，而阶段 {action.stage} 属于 rank"
+                        f" {owner}。",
+                    )
+                )
 
 
 def _check_complete(plan: Plan) -> None:
     times = Counter(action for actions in plan for action in actions)
     if not times:
         raise ScheduleError(t("the plan holds no action.", "这个调度里没有任何动作。"))
-    kinds, stages, micro_batches = "FBW" if splits_backward(plan) else "FB", _last_stage(plan) + 1, 1 + max(action.micro for action in times)
-    for action in (Action(kind, micro, stage) for kind, stage, micro in product(kinds, range(stages), range(micro_batches))):
+    kinds, stages, micro_batches = (
+        "FBW" if splits_backward(plan) else "FB",
+        _last_stage(plan) + 1,
+        1 + max(action.micro for action in times),
+    )
+    for action in (
+        Action(kind, micro, stage)
+        for kind, stage, micro in product(kinds, range(stages), range(micro_batches))
+    ):
         if times[action] != 1:
             rank, n = action.stage % len(plan), times[action]
-            raise ScheduleError(t(f"{_words(action)} stands {n} times on rank {rank}.", f"{_words(action)}在 rank {rank} 上出现了 {n} 次。") if n else
-                                t(f"{_words(action)} is missing on rank {rank}.", f"rank {rank} 上缺少{_words(action)}。"))
+            raise ScheduleError(
+                t(
+                    f"{_words(action)} stands {n} times on rank {rank}.",
+                    f"{_words(action)}在 rank {rank} 上出现了 {n} 次。",
+                )
+                if n
+                else t(
+                    f"{_words(action)} is missing on rank {rank}.",
+                    f"rank {rank} 上缺少{_words(action)}。",
+                )
+            )
 
 
 def _check_local_order(rank: int, actions: Iterable[Action]) -> None:
@@ -94,7 +127,12 @@ def _check_local_order(rank: int, actions: Iterable[Action]) -> None:
         before = {"B": "F", "W": "B"}.get(action.kind)
         if before and action._replace(kind=before) not in done:
             first = _words(action._replace(kind=before))
-            raise ScheduleError(t(f"on rank {rank}, {_words(action)} stands before {first}.", f"rank {rank} 上，{_words(action)}排在了{first}之前。"))
+            raise ScheduleError(
+                t(
+                    f"on rank {rank}, {_words(action)} stands before {first}.",
+                    f"rank {rank} 上，{_words(action)}排在了{first}之前。",
+                )
+            )
         done.add(action)
 
 
@@ -104,20 +142,30 @@ def _check_message_order(plan: Plan) -> None:
         step, end = (1, last_stage) if kind == "F" else (-1, 0)
         receiver = (sender + step) % len(plan)
         sent = [a for a in plan[sender] if a.kind == kind and a.stage != end]
-        taken = [waits_for(a, last_stage) for a in plan[receiver] if a.kind == kind and a.stage != last_stage - end]
+        taken = [
+            waits_for(a, last_stage)
+            for a in plan[receiver]
+            if a.kind == kind and a.stage != last_stage - end
+        ]
         for first, wanted in zip(sent, taken, strict=True) if sender != receiver else ():
             if first != wanted:
                 what = t("activations", "激活值") if kind == "F" else t("gradients", "梯度")
-                raise ScheduleError(t(f"rank {sender} sends rank {receiver} the {what} of {_words(first)} where it takes those of {_words(wanted)}.",
-                                      f"rank {sender} 发给 rank {receiver} 的下一份{what}来自{_words(first)}，而对方此时要取的是{_words(wanted)}的。"))
+                raise ScheduleError(
+                    t(
+                        f"rank {sender} sends rank {receiver} the {what} of {_words(first)} where"
+                        f" it takes those of {_words(wanted)}.",
+                        f"rank {sender} 发给 rank {receiver} 的下一份{what}来自{_words(first)}，"
+                        f"而对方此时要取的是{_words(wanted)}的。",
+                    )
+                )
 
 
 def _check_progress(plan: Plan) -> None:
     """Let every rank go as far as it can until none can go on: what is left then waits for ever."""
     last_stage = _last_stage(plan)
     done: set[Action] = set()
-    at = [0] * len(plan)                    # per rank: how many actions are behind it
-    waiting: dict[Action, int] = {}         # what a rank waits for → that rank
+    at = [0] * len(plan)  # per rank: how many actions are behind it
+    waiting: dict[Action, int] = {}  # what a rank waits for → that rank
     able = deque(range(len(plan)))
     while able:
         rank = able.popleft()
@@ -137,7 +185,8 @@ def _check_progress(plan: Plan) -> None:
 
 
 def _deadlock(plan: Plan, stuck: dict[int, Action], last_stage: int) -> str:
-    """Follow from a stuck rank to the rank that it waits for until one comes up again: that circle is the deadlock."""
+    """Follow from a stuck rank to the rank that it waits for until one comes up again: that circle
+    is the deadlock."""
     path: list[int] = []
     rank = min(stuck)
     while rank not in path:
@@ -145,14 +194,22 @@ def _deadlock(plan: Plan, stuck: dict[int, Action], last_stage: int) -> str:
         needed = waits_for(stuck[rank], last_stage)
         rank = needed.stage % len(plan)
     sentences = []
-    for waiter in path[path.index(rank):]:
+    for waiter in path[path.index(rank) :]:
         needed = waits_for(stuck[waiter], last_stage)
         todo, other, wanted = _words(stuck[waiter]), needed.stage % len(plan), _words(needed)
-        sentences.append(t(f"rank {waiter} is at {todo} and waits for {wanted} on rank {other}", f"rank {waiter} 停在{todo}，在等 rank {other} 的{wanted}"))
+        sentences.append(
+            t(
+                f"rank {waiter} is at {todo} and waits for {wanted} on rank {other}",
+                f"rank {waiter} 停在{todo}，在等 rank {other} 的{wanted}",
+            )
+        )
     return t(f"deadlock: {'; '.join(sentences)}.", f"死锁：{'；'.join(sentences)}。")
 
 
 def _words(action: Action) -> str:
     en = {"F": "the forward", "B": "the backward", "W": "the weight gradient"}[action.kind]
     zh = {"F": "前向", "B": "反向", "W": "权重梯度"}[action.kind]
-    return t(f"{en} of micro-batch {action.micro} on stage {action.stage}", f"阶段 {action.stage} 上微批次 {action.micro} 的{zh}")
+    return t(
+        f"{en} of micro-batch {action.micro} on stage {action.stage}",
+        f"阶段 {action.stage} 上微批次 {action.micro} 的{zh}",
+    )

@@ -1,9 +1,10 @@
-"""The units of ZeRO: parameters that are laid end to end in one flat buffer, which the dp ranks cut into equal shards.
+"""The units of ZeRO: parameters that are laid end to end in one flat buffer, which the dp ranks cut
+into equal shards.
 
-A unit is a block (or the embedding, or the head), so that stage 3 need only gather one block at a time. What several
-tensor-parallel ranks hold whole comes first, and the buffer is padded to the widest of them, so that such a parameter's
-shard lies with the same dp rank on all of them. A tied embedding is a unit of its own: the first and the last stage then
-cut it alike.
+A unit is a block (or the embedding, or the head), so that stage 3 need only gather one block at a
+time. What several tensor-parallel ranks hold whole comes first, and the buffer is padded to the
+widest of them, so that such a parameter's shard lies with the same dp rank on all of them. A tied
+embedding is a unit of its own: the first and the last stage then cut it alike.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class Part(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """`numel` elements in all, padding included; dp divides it. `low_precision`: stage 3 gathers it in the autocast format."""
+    """`numel` elements in all, padding included; dp divides it. `low_precision`: stage 3 gathers it
+    in the autocast format."""
 
     name: str
     parts: tuple[Part, ...]
@@ -32,7 +34,8 @@ class Unit(NamedTuple):
     low_precision: bool = False
 
     def pieces(self, ranks: int, rank: int) -> list[tuple[str, int, int, int]]:
-        """What lies in one rank's shard: (parameter, first element in the shard, elements, first element in the parameter)."""
+        """What lies in one rank's shard: (parameter, first element in the shard, elements, first
+        element in the parameter)."""
         each = self.numel // ranks
         low, high = rank * each, (rank + 1) * each
         found = []
@@ -54,11 +57,15 @@ def unit_name(name: str, tied: bool) -> str:
 
 def zero_units(config: TrainConfig, pp_rank: int, tp_rank: int) -> tuple[Unit, ...]:
     """The units on the rank at these coordinates, in the order of the forward pass."""
-    return _units(config.model, config.parallel, config.precision in ("bf16", "fp16"), pp_rank, tp_rank)
+    return _units(
+        config.model, config.parallel, config.precision in ("bf16", "fp16"), pp_rank, tp_rank
+    )
 
 
 @lru_cache(maxsize=512)
-def _units(model: ModelConfig, parallel: ParallelConfig, autocast: bool, pp_rank: int, tp_rank: int) -> tuple[Unit, ...]:
+def _units(
+    model: ModelConfig, parallel: ParallelConfig, autocast: bool, pp_rank: int, tp_rank: int
+) -> tuple[Unit, ...]:
     on_all = [placements(model, parallel, pp_rank, r) for r in range(parallel.tp)]
     groups: dict[tuple[str, bool], list[str]] = {}
     for name in on_all[tp_rank]:
@@ -68,14 +75,19 @@ def _units(model: ModelConfig, parallel: ParallelConfig, autocast: bool, pp_rank
     for (unit, low), names in groups.items():
         widest = max(sum(rank[name].numel for name in names) for rank in on_all)
         padded = -(-widest // parallel.dp) * parallel.dp
-        label = f"{unit} ({'matrices' if low else 'rest'})" if parallel.zero == 3 and autocast else unit
-        units.append(Unit(label, _end_to_end([on_all[tp_rank][name] for name in names]), padded, low))
+        label = (
+            f"{unit} ({'matrices' if low else 'rest'})" if parallel.zero == 3 and autocast else unit
+        )
+        units.append(
+            Unit(label, _end_to_end([on_all[tp_rank][name] for name in names]), padded, low)
+        )
     return tuple(units)
 
 
 def _end_to_end(group: list[Placement]) -> tuple[Part, ...]:
     parts, offset = [], 0
-    for placement in sorted(group, key=lambda p: p.dim is not None):       # stable: whole ones first
+    # stable: whole ones first
+    for placement in sorted(group, key=lambda p: p.dim is not None):
         parts.append(Part(placement.name, offset, placement.numel))
         offset += placement.numel
     return tuple(parts)

@@ -1,1 +1,2 @@
-"""Instruments: they fill a Report from live tensors, sent buffers and the clock, never from a formula."""
+"""Instruments: they fill a Report from live tensors, sent buffers and the clock, never from a
+formula."""

@@ -15,8 +15,9 @@ from .memory import SavedActivations
 
 
 class Reading(NamedTuple):
-    """After one operation: the phase ("forward", "backward" or "update"), the part of the model that is at work ("embed",
-    "blocks.3", "predict"), the bytes alive, and those of them that are saved for backward."""
+    """After one operation: the phase ("forward", "backward" or "update"), the part of the model
+    that is at work ("embed", "blocks.3", "predict"), the bytes alive, and those of them that are
+    saved for backward."""
 
     phase: str
     part: str
@@ -42,10 +43,13 @@ class _Recorder(LiveStorages):
 def memory_curve(engine: Engine, batch: StepBatch) -> list[Reading]:
     """Run one step of `engine` on `batch`, and read the live bytes after each of its operations.
 
-    Make at least one step before: optimizer states appear with the first. On a rank that holds the whole model.
+    Make at least one step before: optimizer states appear with the first. On a rank that holds the
+    whole model.
     """
     saved = SavedActivations(engine.model, engine.weights())
-    live = _Recorder(engine.held, saved, [tensor for micro in batch.micro_batches for tensor in micro])
+    live = _Recorder(
+        engine.held, saved, [tensor for micro in batch.micro_batches for tensor in micro]
+    )
     live.readings = [Reading("forward", "embed", live.now, 0)]
     with ExitStack() as instruments:
         for instrument in (saved, live, _announced(engine.model, live)):
@@ -64,7 +68,8 @@ def _announced(model: Any, live: _Recorder) -> Iterator[None]:
     def before(part: str) -> Any:
         def hook(_module: Any, inputs: tuple[Tensor, ...]) -> None:
             live.enter("forward", part)
-            if inputs[0].requires_grad:         # its gradient is the first thing that the part before needs
+            # its gradient is the first thing that the part before needs
+            if inputs[0].requires_grad:
                 inputs[0].register_hook(lambda _: live.enter("backward", _before(part)))
 
         return hook
@@ -74,7 +79,11 @@ def _announced(model: Any, live: _Recorder) -> Iterator[None]:
         total.register_hook(lambda _: live.enter("backward", "predict"))
         return total, count
 
-    parts = {"embed": model.token_embedding, **{f"blocks.{number}": block for number, block in model.blocks.named_children()}, "predict": model.final_norm}
+    parts = {
+        "embed": model.token_embedding,
+        **{f"blocks.{number}": block for number, block in model.blocks.named_children()},
+        "predict": model.final_norm,
+    }
     order = list(parts)
 
     def _before(part: str) -> str:

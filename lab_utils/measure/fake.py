@@ -1,7 +1,9 @@
-"""A step of a model that would not fit: torch's own operations on tensors that have shapes and no memory.
+"""A step of a model that would not fit: torch's own operations on tensors that have shapes and no
+memory.
 
-The engine, autograd and the optimizer run as they are; only the kernels do not. So saved bytes, lifetimes and the peak are those of
-the real run, which the tests hold it to on small models, and a 70-billion-parameter model takes seconds and no memory.
+The engine, autograd and the optimizer run as they are; only the kernels do not. So saved bytes,
+lifetimes and the peak are those of the real run, which the tests hold it to on small models, and a
+70-billion-parameter model takes seconds and no memory.
 """
 
 from __future__ import annotations
@@ -30,25 +32,40 @@ class _OneProcess(Mesh):
 
 
 class _Numbers(TorchDispatchMode):
-    """Whoever asks a tensor without memory for its number (the loss, the gradient's norm) is told 2."""
+    """Whoever asks a tensor without memory for its number (the loss, the gradient's norm) is told
+    2."""
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        function: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         if function is torch.ops.aten._local_scalar_dense.default:
             return 2.0
         return function(*args, **(kwargs or {}))
 
 
 def fake_step(config: TrainConfig) -> dict[str, Any]:
-    """The memory terms of a steady step of `config` on one process, counted by the same instruments as a real run's.
+    """The memory terms of a steady step of `config` on one process, counted by the same instruments
+    as a real run's.
 
-    Bytes: parameters, gradients, optimizer, activations, weight_copies, peak, at_peak … Raises ConfigError for more than one rank.
+    Bytes: parameters, gradients, optimizer, activations, weight_copies, peak, at_peak … Raises
+    ConfigError for more than one rank.
     """
     from ..train.engine import OurEngine
     from ..train.loop import counted_step_of
 
     if config.parallel.world_size > 1:
-        raise ConfigError(t(f"tensors without memory are counted on one process, not on {config.parallel.world_size}: use --dp 1 --tp 1 --pp 1, or estimate.",
-                            f"无内存张量的统计只支持单进程，而不是 {config.parallel.world_size} 个：请用 --dp 1 --tp 1 --pp 1，或改用 estimate。"))
+        raise ConfigError(
+            t(
+                "tensors without memory are counted on one process, not on"
+                f" {config.parallel.world_size}: use --dp 1 --tp 1 --pp 1, or estimate.",
+                f"无内存张量的统计只支持单进程，而不是 {config.parallel.world_size} 个：请用 --dp 1"
+                " --tp 1 --pp 1，或改用 estimate。",
+            )
+        )
     with warnings.catch_warnings(), FakeTensorMode(), _Numbers():
         warnings.simplefilter("ignore")
         mesh = _OneProcess()
@@ -62,4 +79,8 @@ def _batch(config: TrainConfig) -> StepBatch:
     """A batch that lies in memory as the loader's does."""
     rows = torch.empty(config.global_batch, config.model.seq + 1, dtype=torch.int64)
     parts = rows.split(config.micro_batch)
-    return StepBatch(0, tuple(MicroBatch(p[:, :-1].contiguous(), p[:, 1:].contiguous()) for p in parts), config.global_batch * config.model.seq)
+    return StepBatch(
+        0,
+        tuple(MicroBatch(p[:, :-1].contiguous(), p[:, 1:].contiguous()) for p in parts),
+        config.global_batch * config.model.seq,
+    )

@@ -1,4 +1,5 @@
-"""FLOPs, counted on the operations that really ran (torch's own counter, taught the CPU's fused attention)."""
+"""FLOPs, counted on the operations that really ran (torch's own counter, taught the CPU's fused
+attention)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def _attention(q: Any, k: Any, *rest: Any, out_shape: Any = None, **kwargs: Any)
     return 2 * 2 * b * heads * s * k[2] * d
 
 
-def _attention_backward(grad: Any, q: Any, k: Any, *rest: Any, out_shape: Any = None, **kwargs: Any) -> int:
+def _attention_backward(
+    grad: Any, q: Any, k: Any, *rest: Any, out_shape: Any = None, **kwargs: Any
+) -> int:
     """Five: QKᵀ computed again, and the gradients of scores, q, k and v."""
     return 5 * _attention(q, k) // 2
 
@@ -32,18 +35,18 @@ _CPU_ATTENTION = {
 
 
 class _NoModules(nullcontext):
-    """In place of torch's tracker of modules: we count no module by itself, and its hooks forbid autograd.grad of a part of
-    the graph, which is how torch's zero-bubble schedule goes back."""
+    """In place of torch's tracker of modules: we count no module by itself, and its hooks forbid
+    autograd.grad of a part of the graph, which is how torch's zero-bubble schedule goes back."""
 
     parents = ("Global",)
 
-    def __exit__(self, *exception: object) -> None:      # the counter calls it with nothing
+    def __exit__(self, *exception: object) -> None:  # the counter calls it with nothing
         pass
 
 
 class FlopMeter:
-    """Context that counts: `hardware` is everything that ran, `model` leaves out what ran a second time (recomputation,
-    and the product that fused attention computes again)."""
+    """Context that counts: `hardware` is everything that ran, `model` leaves out what ran a second
+    time (recomputation, and the product that fused attention computes again)."""
 
     def __init__(self) -> None:
         self._counter = FlopCounterMode(display=False, custom_mapping=_CPU_ATTENTION)
@@ -56,7 +59,12 @@ class FlopMeter:
         self._observing.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._observing.__exit__(kind, error, trace)
         self._counter.__exit__(kind, error, trace)
 
@@ -73,7 +81,10 @@ class FlopMeter:
 
     @property
     def model(self) -> int:
-        """FLOPs without recomputed passes and without the fused attention's second QKᵀ, one fifth of its backward."""
+        """FLOPs without recomputed passes and without the fused attention's second QKᵀ, one fifth
+        of its backward."""
         by_op = self._counter.get_flop_counts()["Global"]
-        fused = sum(n for op, n in by_op.items() if "attention" in str(op) and "backward" in str(op))
+        fused = sum(
+            n for op, n in by_op.items() if "attention" in str(op) and "backward" in str(op)
+        )
         return self.hardware - self._again - fused // 5

@@ -1,4 +1,5 @@
-"""Peak memory, counted on live storages: every tensor that comes into being is noted, and noted again when its storage dies."""
+"""Peak memory, counted on live storages: every tensor that comes into being is noted, and noted
+again when its storage dies."""
 
 from __future__ import annotations
 
@@ -16,32 +17,42 @@ Held = Mapping[str, list[Tensor] | None]
 
 
 class LiveStorages(TorchDispatchMode):
-    """Context that knows the bytes of all storages alive: those of `held()` and `others` when it begins, and every result of an
-    operation inside it until its storage dies.
+    """Context that knows the bytes of all storages alive: those of `held()` and `others` when it
+    begins, and every result of an operation inside it until its storage dies.
 
-    `peak` is the most bytes at any moment, `at_peak()` what they were: `held()`'s terms as they were then, "gathered" and
-    "buckets" as the engine's ledger says (give it `observe`), what `saved` counts as activations and weight copies, and
-    "temporary" for all else. What a kernel allocates inside itself is not seen, nor what autograd would do differently
-    without a dispatch mode: gradients that meet are added out of place, so a peak there is one of them higher.
+    `peak` is the most bytes at any moment, `at_peak()` what they were: `held()`'s terms as they
+    were then, "gathered" and "buckets" as the engine's ledger says (give it `observe`), what
+    `saved` counts as activations and weight copies, and "temporary" for all else. What a kernel
+    allocates inside itself is not seen, nor what autograd would do differently without a dispatch
+    mode: gradients that meet are added out of place, so a peak there is one of them higher.
     """
 
-    def __init__(self, held: Callable[[], Held], saved: SavedActivations, others: Iterable[Tensor] = ()) -> None:
+    def __init__(
+        self, held: Callable[[], Held], saved: SavedActivations, others: Iterable[Tensor] = ()
+    ) -> None:
         super().__init__()
         self._held, self._saved = held, saved
         self._bytes: dict[int, int] = {}
-        self._engine: dict[int, str] = {}            # storages that the engine's ledger has named, by what it calls them
+        # storages that the engine's ledger has named, by what it calls them
+        self._engine: dict[int, str] = {}
         self.now = self.peak = 0
         self._new_peak = False
         self._at_peak: tuple[dict[int, int], dict[int, str]] = {}, {}
         for tensor in others:
             self._track(tensor)
         for term, tensors in held().items():
-            if term != "offloaded":                   # it lives in the host's memory
+            if term != "offloaded":  # it lives in the host's memory
                 for tensor in tensors or ():
                     self._track(tensor)
         self._settle()
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        function: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         result = function(*args, **(kwargs or {}))
         for value in tree_iter(result):
             if isinstance(value, Tensor):
@@ -50,7 +61,8 @@ class LiveStorages(TorchDispatchMode):
         return result
 
     def observe(self, what: str, tensor: Tensor, held: bool) -> None:
-        """The engine begins (`held`) or ceases to keep `tensor` as part of `what`; gathered weights change their size then."""
+        """The engine begins (`held`) or ceases to keep `tensor` as part of `what`; gathered weights
+        change their size then."""
         if what == "activations":
             return
         self._track(tensor)
@@ -77,7 +89,8 @@ class LiveStorages(TorchDispatchMode):
         key = storage._cdata
         if key not in self._bytes:
             self._bytes[key] = 0
-            weakref.finalize(storage, _told, weakref.ref(self), key)     # held strongly, we and the engine would never be let go
+            # held strongly, we and the engine would never be let go
+            weakref.finalize(storage, _told, weakref.ref(self), key)
             self._resize(key, storage.nbytes())
 
     def _resize(self, key: int, nbytes: int) -> None:
@@ -87,7 +100,8 @@ class LiveStorages(TorchDispatchMode):
             self.peak, self._new_peak = self.now, True
 
     def _dies(self, key: int) -> None:
-        self.now -= self._bytes.pop(key)        # nothing else may be asked here: a tensor is just being torn down
+        # nothing else may be asked here: a tensor is just being torn down
+        self.now -= self._bytes.pop(key)
         self._engine.pop(key, None)
 
     def _settle(self) -> None:
@@ -95,7 +109,10 @@ class LiveStorages(TorchDispatchMode):
         if not self._new_peak:
             return
         self._new_peak = False
-        terms = {key: "weight_copies" if copy else "activations" for key, copy in self._saved.holding().items()}
+        terms = {
+            key: "weight_copies" if copy else "activations"
+            for key, copy in self._saved.holding().items()
+        }
         for term, tensors in reversed(self._held().items()):
             terms.update((tensor.untyped_storage()._cdata, term) for tensor in tensors or ())
         self._at_peak = dict(self._bytes), terms | self._engine

@@ -1,4 +1,5 @@
-"""Bytes, counted on live storages: what is held between steps, and what is saved for the backward pass."""
+"""Bytes, counted on live storages: what is held between steps, and what is saved for the backward
+pass."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def storage_bytes(tensors: Iterable[Tensor], seen: set[int] | None = None) -> int:
-    """Bytes of the distinct storages behind `tensors`; storages already in `seen` count 0, new ones are added to it."""
+    """Bytes of the distinct storages behind `tensors`; storages already in `seen` count 0, new ones
+    are added to it."""
     seen = set() if seen is None else seen
     total = 0
     for tensor in tensors:
@@ -25,17 +27,22 @@ def storage_bytes(tensors: Iterable[Tensor], seen: set[int] | None = None) -> in
 
 
 def held_bytes(held: Mapping[str, list[Tensor] | None]) -> dict[str, int | None]:
-    """Bytes behind each term, in the order given; a storage that several terms share counts for the first of them.
+    """Bytes behind each term, in the order given; a storage that several terms share counts for the
+    first of them.
 
-    So gradients that are views of a bucket count as gradients, with the whole bucket, and "buckets" is only what is
-    extra. None, out of sight, stays None.
+    So gradients that are views of a bucket count as gradients, with the whole bucket, and "buckets"
+    is only what is extra. None, out of sight, stays None.
     """
     seen: set[int] = set()
-    return {term: None if tensors is None else storage_bytes(tensors, seen) for term, tensors in held.items()}
+    return {
+        term: None if tensors is None else storage_bytes(tensors, seen)
+        for term, tensors in held.items()
+    }
 
 
 def _local(tensor: Tensor) -> Tensor:
-    """What this rank has of a DTensor, whose own storage is as large as the whole and empty; any other tensor itself."""
+    """What this rank has of a DTensor, whose own storage is as large as the whole and empty; any
+    other tensor itself."""
     return getattr(tensor, "_local_tensor", tensor)
 
 
@@ -51,33 +58,48 @@ class _Saved:
 
 
 class _WeightCopies(TorchDispatchMode):
-    """Notes which storages are copies of `weights` in another format: what autocast makes, or our own products under it."""
+    """Notes which storages are copies of `weights` in another format: what autocast makes, or our
+    own products under it."""
 
     def __init__(self, weights: set[int]) -> None:
         super().__init__()
         self.weights, self.copies = weights, set[int]()
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        function: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         result = function(*args, **(kwargs or {}))
-        if function is torch.ops.aten._to_copy.default and args[0].untyped_storage()._cdata in self.weights:
+        if (
+            function is torch.ops.aten._to_copy.default
+            and args[0].untyped_storage()._cdata in self.weights
+        ):
             storage = result.untyped_storage()
             self.copies.add(storage._cdata)
-            weakref.finalize(storage, self.copies.discard, storage._cdata)      # its address may be given to another tensor
+            # its address may be given to another tensor
+            weakref.finalize(storage, self.copies.discard, storage._cdata)
         return result
 
 
 class SavedActivations:
-    """Context in which forward passes run: `peak` is the most bytes ever saved for backward at one moment.
+    """Context in which forward passes run: `peak` is the most bytes ever saved for backward at one
+    moment.
 
-    Storages are counted once however many tensors share them; parameters and buffers of `model` are left out, as are
-    `weights` that an engine keeps elsewhere. Copies of weights in the autocast format are counted apart: `copies_peak`.
-    `observe` takes what the engine keeps itself, as a ledger's observer: activations count with the others, for everything
-    else `peaks` has the most bytes by what they are.
+    Storages are counted once however many tensors share them; parameters and buffers of `model` are
+    left out, as are `weights` that an engine keeps elsewhere. Copies of weights in the autocast
+    format are counted apart: `copies_peak`. `observe` takes what the engine keeps itself, as a
+    ledger's observer: activations count with the others, for everything else `peaks` has the most
+    bytes by what they are.
     """
 
     def __init__(self, model: nn.Module, weights: Iterable[Tensor] = ()) -> None:
         # kept alive, or an activation might be given the address of one that is gone
-        self._weights = [x.untyped_storage() for x in (*model.parameters(), *model.buffers(), *weights)]
+        self._weights = [
+            x.untyped_storage() for x in (*model.parameters(), *model.buffers(), *weights)
+        ]
         self._excluded = {storage._cdata for storage in self._weights}
         self._casts = _WeightCopies(self._excluded)
         self._holders: dict[int, int] = {}
@@ -85,14 +107,21 @@ class SavedActivations:
         self.now = self.peak = self.copies = self.copies_peak = 0
         self.peaks: dict[str, int] = {}
         self._kept: dict[str, int] = {}
-        self._hooks = torch.autograd.graph.saved_tensors_hooks(self._pack, lambda held: held.tensor if isinstance(held, _Saved) else held)
+        self._hooks = torch.autograd.graph.saved_tensors_hooks(
+            self._pack, lambda held: held.tensor if isinstance(held, _Saved) else held
+        )
 
     def __enter__(self) -> SavedActivations:
         self._casts.__enter__()
         self._hooks.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._hooks.__exit__(kind, error, trace)
         self._casts.__exit__(kind, error, trace)
 
@@ -105,11 +134,17 @@ class SavedActivations:
         if what == "activations":
             (self._hold if held else self._release)(tensor)
             return
-        self._kept[what] = self._kept.get(what, 0) + (1 if held else -1) * tensor.untyped_storage().nbytes()
+        self._kept[what] = (
+            self._kept.get(what, 0) + (1 if held else -1) * tensor.untyped_storage().nbytes()
+        )
         self.peaks[what] = max(self.peaks.get(what, 0), self._kept[what])
 
     def _pack(self, tensor: Tensor) -> _Saved | Tensor:
-        return tensor if _local(tensor).untyped_storage()._cdata in self._excluded else _Saved(tensor, self)
+        return (
+            tensor
+            if _local(tensor).untyped_storage()._cdata in self._excluded
+            else _Saved(tensor, self)
+        )
 
     def _hold(self, tensor: Tensor) -> None:
         storage = _local(tensor).untyped_storage()

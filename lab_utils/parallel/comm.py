@@ -1,8 +1,8 @@
 """Counted collectives: the only room of ours that calls torch.distributed to move data.
 
-An Axis is one line of the rank grid (a mesh dimension): who stands on it, where we stand, and the collectives along
-it. Each call enters the ledger with its payload and its wire bytes before it leaves. On an axis of one rank every
-collective is the identity and enters nothing.
+An Axis is one line of the rank grid (a mesh dimension): who stands on it, where we stand, and the
+collectives along it. Each call enters the ledger with its payload and its wire bytes before it
+leaves. On an axis of one rank every collective is the identity and enters nothing.
 """
 
 from __future__ import annotations
@@ -24,25 +24,33 @@ REDUCTIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
 
 
 def _all_gather(whole: Tensor, shard: Tensor, **options: Any) -> Any:
-    name = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"      # renamed in torch 2.13
+    # renamed in torch 2.13
+    name = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
     return getattr(dist, name)(whole, shard, **options)
 
 
 def _reduce_scatter(shard: Tensor, whole: Tensor, **options: Any) -> Any:
-    name = "reduce_scatter_single" if hasattr(dist, "reduce_scatter_single") else "reduce_scatter_tensor"
+    name = (
+        "reduce_scatter_single"
+        if hasattr(dist, "reduce_scatter_single")
+        else "reduce_scatter_tensor"
+    )
     return getattr(dist, name)(shard, whole, **options)
 
 
 class Pending:
-    """A collective under way; `wait()` returns when its result is there. Waiting twice is harmless."""
+    """A collective under way; `wait()` returns when its result is there. Waiting twice is
+    harmless."""
 
     def __init__(self, call: Call | None = None, works: tuple[Any, ...] = ()) -> None:
         self._call, self._works = call, works
-        if call is not None and works and not call.messages_counted:        # a message cannot be asked when it was through
+        # a message cannot be asked when it was through
+        if call is not None and works and not call.messages_counted:
             works[-1].get_future().then(lambda _: self._arrived(time.perf_counter()))
 
     def _arrived(self, at: float) -> None:
-        if self._call.finished is None:     # this may come, on another thread, after wait() has returned
+        # this may come, on another thread, after wait() has returned
+        if self._call.finished is None:
             self._call.finished = at
 
     def wait(self) -> None:
@@ -74,7 +82,8 @@ class _Ring(Pending):
 
 
 class _Arrival(Pending):
-    """A message awaited from another pipeline stage: the time that it takes is the ledger's `idle_seconds`."""
+    """A message awaited from another pipeline stage: the time that it takes is the ledger's
+    `idle_seconds`."""
 
     def __init__(self, work: Any, ledger: Ledger) -> None:
         super().__init__()
@@ -90,10 +99,18 @@ class _Arrival(Pending):
 class Axis:
     """One axis of the mesh as this rank sees it.
 
-    `rank` is the position on the axis, `ranks` the global ranks along it. Tensors are contiguous, on the axis's device.
+    `rank` is the position on the axis, `ranks` the global ranks along it. Tensors are contiguous,
+    on the axis's device.
     """
 
-    def __init__(self, name: str, ranks: list[int], rank: int, group: dist.ProcessGroup | None, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        name: str,
+        ranks: list[int],
+        rank: int,
+        group: dist.ProcessGroup | None,
+        ledger: Ledger,
+    ) -> None:
         self.name, self.ranks, self.rank, self.group, self.ledger = name, ranks, rank, group, ledger
 
     @property
@@ -101,22 +118,29 @@ class Axis:
         """Ranks on the axis."""
         return len(self.ranks)
 
-    def all_reduce(self, tensor: Tensor, *, purpose: str, reduction: str = "sum", label: str = "") -> Pending:
+    def all_reduce(
+        self, tensor: Tensor, *, purpose: str, reduction: str = "sum", label: str = ""
+    ) -> Pending:
         """Every rank's `tensor` becomes the sum (or max) over the ranks, in place."""
         if self.size == 1:
             return Pending()
         call = self._open("all_reduce", purpose, tensor, label)
-        return Pending(call, (dist.all_reduce(tensor, REDUCTIONS[reduction], group=self.group, async_op=True),))
+        return Pending(
+            call, (dist.all_reduce(tensor, REDUCTIONS[reduction], group=self.group, async_op=True),)
+        )
 
     def broadcast(self, tensor: Tensor, source: int, *, purpose: str, label: str = "") -> Pending:
         """Every rank's `tensor` becomes that of the rank at position `source`, in place."""
         if self.size == 1:
             return Pending()
         call = self._open("broadcast", purpose, tensor, label)
-        return Pending(call, (dist.broadcast(tensor, self.ranks[source], group=self.group, async_op=True),))
+        return Pending(
+            call, (dist.broadcast(tensor, self.ranks[source], group=self.group, async_op=True),)
+        )
 
     def all_gather(self, whole: Tensor, *, purpose: str, label: str = "") -> Pending:
-        """Every rank has filled its own 1/N of `whole` (rank r the r-th equal part); afterwards all parts are filled.
+        """Every rank has filled its own 1/N of `whole` (rank r the r-th equal part); afterwards all
+        parts are filled.
 
         Raises ValueError if N does not divide `whole`'s elements.
         """
@@ -126,11 +150,14 @@ class Axis:
         call = self._open("all_gather", purpose, whole, label)
         return Pending(call, (_all_gather(whole, shard.clone(), group=self.group, async_op=True),))
 
-    def reduce_scatter(self, whole: Tensor, *, purpose: str, label: str = "") -> tuple[Tensor, Pending]:
-        """The sum over ranks of this rank's 1/N of `whole`, as a view of it; the other parts are used up.
+    def reduce_scatter(
+        self, whole: Tensor, *, purpose: str, label: str = ""
+    ) -> tuple[Tensor, Pending]:
+        """The sum over ranks of this rank's 1/N of `whole`, as a view of it; the other parts are
+        used up.
 
-        On gloo a ring of messages, because gloo's own moves as much as an all-reduce; NCCL's own on NCCL.
-        Raises ValueError if N does not divide `whole`'s elements.
+        On gloo a ring of messages, because gloo's own moves as much as an all-reduce; NCCL's own on
+        NCCL. Raises ValueError if N does not divide `whole`'s elements.
         """
         if self.size == 1:
             return whole.view(-1), Pending()
@@ -139,10 +166,13 @@ class Axis:
         if whole.is_cuda:
             work = _reduce_scatter(parts[self.rank], whole.clone(), group=self.group, async_op=True)
             return parts[self.rank], Pending(call, (work,))
-        return parts[self.rank], _Ring(call, self._ring(call, list(parts), ring_reduce_scatter(self.size)))
+        return parts[self.rank], _Ring(
+            call, self._ring(call, list(parts), ring_reduce_scatter(self.size))
+        )
 
     def ring_all_reduce(self, tensor: Tensor, *, purpose: str, label: str = "") -> Pending:
-        """All-reduce (sum) by the ring, step by step as `layout.ring` says: for reading, not for speed. In place.
+        """All-reduce (sum) by the ring, step by step as `layout.ring` says: for reading, not for
+        speed. In place.
 
         Raises ValueError if N does not divide the elements.
         """
@@ -150,21 +180,39 @@ class Axis:
             return Pending()
         parts = list(self._equal_parts(tensor))
         call = self._open("all_reduce", purpose, tensor, label)
-        return _Ring(call, self._ring(call, parts, ring_reduce_scatter(self.size) + ring_all_gather(self.size)))
+        return _Ring(
+            call,
+            self._ring(call, parts, ring_reduce_scatter(self.size) + ring_all_gather(self.size)),
+        )
 
-    def send(self, tensor: Tensor, to: int, *, purpose: str, label: str = "", channel: int = 0) -> Pending:
-        """Send to position `to`; the tensor must stay as it is until the send is waited for. Messages on one channel
-        arrive in the order in which they were sent."""
+    def send(
+        self, tensor: Tensor, to: int, *, purpose: str, label: str = "", channel: int = 0
+    ) -> Pending:
+        """Send to position `to`; the tensor must stay as it is until the send is waited for.
+        Messages on one channel arrive in the order in which they were sent."""
         call = self._open("send", purpose, tensor, label)
         call.messages_counted = True
         return Pending(call, (dist.isend(tensor, self.ranks[to], group=self.group, tag=channel),))
 
     def receive(self, tensor: Tensor, source: int, *, channel: int = 0) -> Pending:
-        """Fill `tensor` with what position `source` sends next on `channel`. Counted by the sender."""
-        return _Arrival(dist.irecv(tensor, self.ranks[source], group=self.group, tag=channel), self.ledger)
+        """Fill `tensor` with what position `source` sends next on `channel`. Counted by the
+        sender."""
+        return _Arrival(
+            dist.irecv(tensor, self.ranks[source], group=self.group, tag=channel), self.ledger
+        )
 
-    def exchange(self, outgoing: Tensor, to: int, incoming: Tensor, source: int, *, purpose: str, label: str = "") -> None:
-        """Send `outgoing` to position `to` and at the same time receive `incoming` from position `source`. Blocks."""
+    def exchange(
+        self,
+        outgoing: Tensor,
+        to: int,
+        incoming: Tensor,
+        source: int,
+        *,
+        purpose: str,
+        label: str = "",
+    ) -> None:
+        """Send `outgoing` to position `to` and at the same time receive `incoming` from position
+        `source`. Blocks."""
         if self.size == 1:
             incoming.copy_(outgoing)
             return
@@ -173,8 +221,8 @@ class Axis:
         Pending(call, self._swap(outgoing, to, incoming, source)).wait()
 
     def _ring(self, call: Call, parts: list[Tensor], steps: list[list[Hop]]) -> Iterator[None]:
-        """Carry out a ring schedule on this rank's chunks, in place, pausing once while a message is out; the call's
-        wire bytes are those of the messages sent."""
+        """Carry out a ring schedule on this rank's chunks, in place, pausing once while a message
+        is out; the call's wire bytes are those of the messages sent."""
         incoming, call.wire_bytes, call.messages_counted = torch.empty_like(parts[0]), 0, True
         for step in steps:
             outgoing = step[self.rank]
@@ -196,10 +244,17 @@ class Axis:
     def _equal_parts(self, whole: Tensor) -> tuple[Tensor, ...]:
         if whole.numel() % self.size:
             count, padded = whole.numel(), -(-whole.numel() // self.size) * self.size
-            raise ValueError(t(f"{count} elements cannot be cut into {self.size} equal parts: pad to {padded}.",
-                               f"{count} 个元素无法等分成 {self.size} 份：请补齐到 {padded} 个。"))
+            raise ValueError(
+                t(
+                    f"{count} elements cannot be cut into {self.size} equal parts: pad to"
+                    f" {padded}.",
+                    f"{count} 个元素无法等分成 {self.size} 份：请补齐到 {padded} 个。",
+                )
+            )
         return whole.view(-1).chunk(self.size)
 
     def _open(self, op: str, purpose: str, tensor: Tensor, label: str) -> Call:
         payload = tensor.numel() * tensor.element_size()
-        return self.ledger.open(op, self.name, purpose, payload, wire_bytes(op, payload, self.size), label)
+        return self.ledger.open(
+            op, self.name, purpose, payload, wire_bytes(op, payload, self.size), label
+        )

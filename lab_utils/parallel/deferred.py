@@ -1,7 +1,8 @@
 """Gradients of weights, put off: what zero-bubble schedules need to fill the pipeline's idle time.
 
-The backward pass of a linear layer has two products: the gradient of its input, which the stage before is waiting for,
-and that of its weight, which nobody waits for until the optimizer step (Qi et al. 2023, "Zero Bubble Pipeline Parallelism").
+The backward pass of a linear layer has two products: the gradient of its input, which the stage
+before is waiting for, and that of its weight, which nobody waits for until the optimizer step (Qi
+et al. 2023, "Zero Bubble Pipeline Parallelism").
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from .ledger import Ledger
 
 
 class WeightQueue:
-    """Products that are still to be computed, by (micro-batch, stage), first in first out inside each."""
+    """Products that are still to be computed, by (micro-batch, stage), first in first out inside
+    each."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -27,17 +29,22 @@ class WeightQueue:
         self._now = self._waiting.setdefault(key, deque())
 
     def put(self, weight: nn.Parameter, gradient: Tensor, x: Tensor) -> None:
-        """Owe `weight` the product of its output's `gradient` and its input `x`; both are kept until then."""
+        """Owe `weight` the product of its output's `gradient` and its input `x`; both are kept
+        until then."""
         for tensor in (gradient, x):
             self.ledger.hold("activations", tensor)
-        self._now.append((weight, gradient, x.detach()))       # x itself would keep the graph that made it, and its inputs
+        # x itself would keep the graph that made it, and its inputs
+        self._now.append((weight, gradient, x.detach()))
 
     def work_off(self, key: tuple[int, int]) -> None:
-        """Compute what `key` still owes, through autograd's own accumulation, so that whoever watches gradients sees them."""
+        """Compute what `key` still owes, through autograd's own accumulation, so that whoever
+        watches gradients sees them."""
         owed = self._waiting.pop(key, deque())
-        while owed:      # each is let go when it is done
+        while owed:  # each is let go when it is done
             weight, gradient, x = owed.popleft()
-            torch.autograd.backward(weight.view_as(weight), weight_gradient(gradient, x).to(weight.dtype))
+            torch.autograd.backward(
+                weight.view_as(weight), weight_gradient(gradient, x).to(weight.dtype)
+            )
             for tensor in (gradient, x):
                 self.ledger.release("activations", tensor)
 

@@ -1,4 +1,5 @@
-"""The ledger: every collective that a rank took part in, with its bytes and its times, as it happened."""
+"""The ledger: every collective that a rank took part in, with its bytes and its times, as it
+happened."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Any
 
 @dataclass
 class Call:
-    """One collective or message. Times are seconds of `time.perf_counter`; None: has not happened (yet)."""
+    """One collective or message. Times are seconds of `time.perf_counter`; None: has not happened
+    (yet)."""
 
     op: str
     axis: str
@@ -19,23 +21,30 @@ class Call:
     wire_bytes: int
     label: str
     issued: float
-    finished: float | None = None       # the last byte is here
-    wait_began: float | None = None     # the rank can go no further without it
+    finished: float | None = None  # the last byte is here
+    wait_began: float | None = None  # the rank can go no further without it
     wait_ended: float | None = None
-    messages_counted: bool = False      # wire_bytes were added up message by message, as they were sent
+    # wire_bytes were added up message by message, as they were sent
+    messages_counted: bool = False
 
     @property
     def exposed_seconds(self) -> float:
         """Seconds in which the rank stood still for it."""
-        return 0.0 if self.wait_began is None or self.wait_ended is None else self.wait_ended - self.wait_began
+        return (
+            0.0
+            if self.wait_began is None or self.wait_ended is None
+            else self.wait_ended - self.wait_began
+        )
 
 
 @dataclass
 class Ledger:
-    """What one rank communicated since `clear`. `marks` are moments worth a line in a trace: (seconds, kind, name).
+    """What one rank communicated since `clear`. `marks` are moments worth a line in a trace:
+    (seconds, kind, name).
 
-    `idle_seconds`: waited for what another pipeline stage had to send. `observer(what, tensor, held)`, where an
-    instrument has put one, is told when the engine begins and ceases to hold a tensor that autograd does not know of.
+    `idle_seconds`: waited for what another pipeline stage had to send. `observer(what, tensor,
+    held)`, where an instrument has put one, is told when the engine begins and ceases to hold a
+    tensor that autograd does not know of.
     """
 
     calls: list[Call] = field(default_factory=list)
@@ -53,7 +62,9 @@ class Ledger:
         if self.observer is not None:
             self.observer(what, tensor, False)
 
-    def open(self, op: str, axis: str, purpose: str, payload_bytes: int, wire_bytes: int, label: str = "") -> Call:
+    def open(
+        self, op: str, axis: str, purpose: str, payload_bytes: int, wire_bytes: int, label: str = ""
+    ) -> Call:
         """Enter a call at the moment it is issued."""
         call = Call(op, axis, purpose, payload_bytes, wire_bytes, label, time.perf_counter())
         self.calls.append(call)
@@ -68,8 +79,13 @@ class Ledger:
         return sum(call.exposed_seconds for call in self.calls)
 
     def hidden_seconds(self) -> float:
-        """Seconds in which something was under way while the rank did something else; overlapping calls count once."""
-        under_way = sorted((c.issued, min(c.finished, c.wait_began)) for c in self.calls if c.finished is not None and c.wait_began is not None)
+        """Seconds in which something was under way while the rank did something else; overlapping
+        calls count once."""
+        under_way = sorted(
+            (c.issued, min(c.finished, c.wait_began))
+            for c in self.calls
+            if c.finished is not None and c.wait_began is not None
+        )
         total, reached = 0.0, float("-inf")
         for began, ended in under_way:
             total += max(0.0, ended - max(began, reached))
@@ -83,9 +99,18 @@ class Ledger:
         self.idle_seconds = 0.0
 
     def trace(self) -> list[tuple[float, str, str]]:
-        """Marks and calls as one list of (seconds, kind, name) in time order; calls give "issue", "wait", "done"."""
+        """Marks and calls as one list of (seconds, kind, name) in time order; calls give "issue",
+        "wait", "done"."""
         events = list(self.marks)
         for call in self.calls:
             name = call.label or call.op
-            events += [(at, kind, name) for at, kind in ((call.issued, "issue"), (call.wait_began, "wait"), (call.wait_ended, "done")) if at is not None]
+            events += [
+                (at, kind, name)
+                for at, kind in (
+                    (call.issued, "issue"),
+                    (call.wait_began, "wait"),
+                    (call.wait_ended, "done"),
+                )
+                if at is not None
+            ]
         return sorted(events, key=lambda event: event[0])

@@ -1,4 +1,5 @@
-"""What a rank's optimizer updates: whole parameters, or under ZeRO this rank's shard of each unit."""
+"""What a rank's optimizer updates: whole parameters, or under ZeRO this rank's shard of each
+unit."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from .mesh import Mesh
 
 
 class Piece(NamedTuple):
-    """A run of one parameter's elements inside an owned tensor: `first` counts there, `offset` in the local parameter."""
+    """A run of one parameter's elements inside an owned tensor: `first` counts there, `offset` in
+    the local parameter."""
 
     parameter: str
     first: int
@@ -25,7 +27,8 @@ class Piece(NamedTuple):
 
 @dataclass
 class Owned:
-    """One tensor that this rank updates. `gradient()` has its shape, and is final once all ranks' have been summed."""
+    """One tensor that this rank updates. `gradient()` has its shape, and is final once all ranks'
+    have been summed."""
 
     name: str
     weight: Tensor
@@ -40,15 +43,23 @@ class Owned:
 def sum_over_holders(owned: list[Owned], placements: Mapping[str, Placement], mesh: Mesh) -> None:
     """Add up the gradients of parameters that several ranks hold but each saw only a part of.
 
-    Over tp, what sequence parallelism showed to every rank for its own tokens only (norms, the biases added after a
-    row-parallel product, positions): all such pieces in one all-reduce. Over pp, a tied embedding, used by the first
-    stage to read and by the last to write: the two send each other theirs.
+    Over tp, what sequence parallelism showed to every rank for its own tokens only (norms, the
+    biases added after a row-parallel product, positions): all such pieces in one all-reduce. Over
+    pp, a tied embedding, used by the first stage to read and by the last to write: the two send
+    each other theirs.
     """
-    partial = [o.gradient_of(piece) for o in owned for piece in o.pieces if placements[piece.parameter].partial]
+    partial = [
+        o.gradient_of(piece)
+        for o in owned
+        for piece in o.pieces
+        if placements[piece.parameter].partial
+    ]
     if partial:
         together = torch.cat(partial)
         mesh["tp"].all_reduce(together, purpose="gradient", label="seen in parts").wait()
-        for gradient, total in zip(partial, together.split([g.numel() for g in partial]), strict=True):
+        for gradient, total in zip(
+            partial, together.split([g.numel() for g in partial]), strict=True
+        ):
             gradient.copy_(total)
     for o in owned:
         if any(placements[piece.parameter].shared_over_pp for piece in o.pieces):
@@ -56,23 +67,32 @@ def sum_over_holders(owned: list[Owned], placements: Mapping[str, Placement], me
 
 
 def _exchange_and_add(gradient: Tensor, axis: Axis) -> None:
-    other, theirs = axis.size - 1 - axis.rank, torch.empty_like(gradient)       # first stage and last stage
+    # first stage and last stage
+    other, theirs = axis.size - 1 - axis.rank, torch.empty_like(gradient)
     axis.exchange(gradient, other, theirs, other, purpose="gradient", label="tied embedding")
     gradient.add_(theirs)
 
 
-def sum_of_squares(owned: list[Owned], placements: Mapping[str, Placement], mesh: Mesh, sharded: bool) -> Tensor:
-    """The squared norm of the whole model's gradient (0-dim float64), the same on every rank; every element counts once.
+def sum_of_squares(
+    owned: list[Owned], placements: Mapping[str, Placement], mesh: Mesh, sharded: bool
+) -> Tensor:
+    """The squared norm of the whole model's gradient (0-dim float64), the same on every rank; every
+    element counts once.
 
-    A parameter that all tp ranks hold is counted by the first, a tied embedding by the first stage. `sharded`: the dp
-    ranks own different pieces, else the same. Anything that is not finite on any rank makes it not finite on all.
+    A parameter that all tp ranks hold is counted by the first, a tied embedding by the first stage.
+    `sharded`: the dp ranks own different pieces, else the same. Anything that is not finite on any
+    rank makes it not finite on all.
     """
     total = torch.zeros((), dtype=torch.float64, device=mesh.device)
     for o in owned:
         for piece in o.pieces:
             place = placements[piece.parameter]
             if not place.copy and (place.dim is not None or mesh["tp"].rank == 0):
-                total += torch.linalg.vector_norm(o.gradient_of(piece), dtype=torch.float32).double().square()
+                total += (
+                    torch.linalg.vector_norm(o.gradient_of(piece), dtype=torch.float32)
+                    .double()
+                    .square()
+                )
     for name in ("dp", "pp", "tp") if sharded else ("pp", "tp"):
         mesh[name].all_reduce(total, purpose="control", label="gradient norm").wait()
     return total

@@ -1,4 +1,5 @@
-"""`parallelize(model, config, mesh)`: the strategies of a configuration, applied to an ordinary model in visible order."""
+"""`parallelize(model, config, mesh)`: the strategies of a configuration, applied to an ordinary
+model in visible order."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 @dataclass
 class Layout:
-    """A rank's part of the work: its `model`, what keeps gradients in step, and the order of forward and backward passes."""
+    """A rank's part of the work: its `model`, what keeps gradients in step, and the order of
+    forward and backward passes."""
 
     model: nn.Module
     sync: GradientSync
@@ -37,7 +39,8 @@ class Layout:
 
 
 def parallelize(model: nn.Module, config: TrainConfig, mesh: Mesh) -> Layout:
-    """Make `model` (on the meta device; it gets its weights here) take part in `config`'s layout."""
+    """Make `model` (on the meta device; it gets its weights here) take part in `config`'s
+    layout."""
     p, pp, tp = config.parallel, mesh["pp"], mesh["tp"]
     here = placements(config.model, p, pp.rank, tp.rank)
     plan = make_schedule(p.schedule, p.pp, config.micro_batches, p.virtual_stages)
@@ -47,10 +50,21 @@ def parallelize(model: nn.Module, config: TrainConfig, mesh: Mesh) -> Layout:
     tensor_parallel(model, config.model, Region(tp, p.sequence_parallel, queue), here)
     sync = _zero(model, config, mesh, here) if p.zero else _replicas(model, config, mesh, here)
 
-    stages = {number: sync.around(parts) for number, parts in stage_parts(model, config, pp.rank).items()}
+    stages = {
+        number: sync.around(parts) for number, parts in stage_parts(model, config, pp.rank).items()
+    }
     boundary = Boundary(_boundary_shape(config), parameter_dtype(config), mesh.device)
-    autocast = partial(torch.autocast, mesh.device.type, AUTOCAST[config.precision]) if config.precision in AUTOCAST else nullcontext
-    return Layout(model, sync, Pipeline(stages, plan, pp, mesh.ledger, boundary=boundary, queue=queue, autocast=autocast), here)
+    autocast = (
+        partial(torch.autocast, mesh.device.type, AUTOCAST[config.precision])
+        if config.precision in AUTOCAST
+        else nullcontext
+    )
+    return Layout(
+        model,
+        sync,
+        Pipeline(stages, plan, pp, mesh.ledger, boundary=boundary, queue=queue, autocast=autocast),
+        here,
+    )
 
 
 def parameter_dtype(config: TrainConfig) -> torch.dtype:
@@ -59,27 +73,55 @@ def parameter_dtype(config: TrainConfig) -> torch.dtype:
 
 
 def local_values(place: Placement, config: TrainConfig) -> Tensor:
-    """This rank's part of a parameter's first values (fp32, CPU); the whole is drawn, so that every layout starts alike."""
+    """This rank's part of a parameter's first values (fp32, CPU); the whole is drawn, so that every
+    layout starts alike."""
     whole = first_values(place.name, place.shape, config.model, config.seed)
     return whole if place.dim is None else whole.narrow(place.dim, place.start, place.length)
 
 
-def _replicas(model: nn.Module, config: TrainConfig, mesh: Mesh, here: Mapping[str, Placement]) -> GradientSync:
-    parameters = {name: nn.Parameter(torch.empty(place.local_shape, dtype=parameter_dtype(config), device=mesh.device)) for name, place in here.items()}
+def _replicas(
+    model: nn.Module, config: TrainConfig, mesh: Mesh, here: Mapping[str, Placement]
+) -> GradientSync:
+    parameters = {
+        name: nn.Parameter(
+            torch.empty(place.local_shape, dtype=parameter_dtype(config), device=mesh.device)
+        )
+        for name, place in here.items()
+    }
     _install(model, parameters)
     for name, parameter in parameters.items():
         with torch.no_grad():
             parameter.copy_(local_values(here[name], config))
-    return data_parallel(model, mesh["dp"], gradient_sync=config.parallel.gradient_sync, bucket_bytes=config.parallel.bucket_bytes)
+    return data_parallel(
+        model,
+        mesh["dp"],
+        gradient_sync=config.parallel.gradient_sync,
+        bucket_bytes=config.parallel.bucket_bytes,
+    )
 
 
-def _zero(model: nn.Module, config: TrainConfig, mesh: Mesh, here: Mapping[str, Placement]) -> GradientSync:
-    dtype, shapes = parameter_dtype(config), {name: place.local_shape for name, place in here.items()}
+def _zero(
+    model: nn.Module, config: TrainConfig, mesh: Mesh, here: Mapping[str, Placement]
+) -> GradientSync:
+    dtype, shapes = (
+        parameter_dtype(config),
+        {name: place.local_shape for name, place in here.items()},
+    )
     units = [
-        FlatUnit(unit, shapes, mesh["dp"], config.parallel.zero, mesh.device, dtype, AUTOCAST[config.precision] if unit.low_precision else dtype)
+        FlatUnit(
+            unit,
+            shapes,
+            mesh["dp"],
+            config.parallel.zero,
+            mesh.device,
+            dtype,
+            AUTOCAST[config.precision] if unit.low_precision else dtype,
+        )
         for unit in zero_units(config, mesh["pp"].rank, mesh["tp"].rank)
     ]
-    _install(model, {name: parameter for unit in units for name, parameter in unit.parameters.items()})
+    _install(
+        model, {name: parameter for unit in units for name, parameter in unit.parameters.items()}
+    )
     for unit in units:
         for name in unit.parameters:
             unit.fill(name, local_values(here[name], config))
@@ -87,7 +129,8 @@ def _zero(model: nn.Module, config: TrainConfig, mesh: Mesh, here: Mapping[str, 
 
 
 def _install(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> None:
-    """Put real parameters in the place of those on the meta device; what was shared stays shared."""
+    """Put real parameters in the place of those on the meta device; what was shared stays
+    shared."""
     real = {id(meta): parameters[name] for name, meta in model.named_parameters()}
     for module in model.modules():
         for name, meta in list(module.named_parameters(recurse=False, remove_duplicate=False)):
@@ -96,4 +139,8 @@ def _install(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> None:
 
 def _boundary_shape(config: TrainConfig) -> tuple[int, int, int]:
     p = config.parallel
-    return config.micro_batch, config.model.seq // (p.tp if p.sequence_parallel else 1), config.model.hidden
+    return (
+        config.micro_batch,
+        config.model.seq // (p.tp if p.sequence_parallel else 1),
+        config.model.hidden,
+    )

@@ -1,7 +1,9 @@
-"""The executor of pipeline schedules: it walks down this rank's list of actions, whichever schedule drew it up.
+"""The executor of pipeline schedules: it walks down this rank's list of actions, whichever schedule
+drew it up.
 
-Activations travel forward and their gradients backward, point to point, between the ranks of neighbouring stages. A rank
-without neighbours runs the same list, so accumulation over micro-batches on one rank is no other code.
+Activations travel forward and their gradients backward, point to point, between the ranks of
+neighbouring stages. A rank without neighbours runs the same list, so accumulation over
+micro-batches on one rank is no other code.
 """
 
 from __future__ import annotations
@@ -23,12 +25,14 @@ from .deferred import WeightQueue
 from .ledger import Ledger
 from .stage import Part
 
-_FORWARD, _BACKWARD = 0, 1      # channels, so that messages of the two directions are never mistaken for one another
+# channels, so that messages of the two directions are never mistaken for one another
+_FORWARD, _BACKWARD = 0, 1
 
 
 @dataclass(frozen=True)
 class Boundary:
-    """What passes between stages: the residual stream of one micro-batch (or this rank's tokens of it)."""
+    """What passes between stages: the residual stream of one micro-batch (or this rank's tokens of
+    it)."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -40,7 +44,8 @@ class Boundary:
 
 
 class _Sent(NamedTuple):
-    """A message on its way: to whom, at which of its actions it is needed, and the tensor that must stay until then."""
+    """A message on its way: to whom, at which of its actions it is needed, and the tensor that must
+    stay until then."""
 
     to: int
     needed_at: int
@@ -51,12 +56,21 @@ class _Sent(NamedTuple):
 class Pipeline:
     """Forward and backward passes of this rank's `stages` in the order of its `actions`.
 
-    `boundary` is needed where there are neighbours, `queue` where the schedule puts off gradients of weights; `autocast`
-    makes the context in which a forward pass runs.
+    `boundary` is needed where there are neighbours, `queue` where the schedule puts off gradients
+    of weights; `autocast` makes the context in which a forward pass runs.
     """
 
-    def __init__(self, stages: dict[int, list[Part]], plan: Plan, axis: Axis, ledger: Ledger, *, boundary: Boundary | None = None,
-                 queue: WeightQueue | None = None, autocast: Callable[[], AbstractContextManager] = nullcontext) -> None:
+    def __init__(
+        self,
+        stages: dict[int, list[Part]],
+        plan: Plan,
+        axis: Axis,
+        ledger: Ledger,
+        *,
+        boundary: Boundary | None = None,
+        queue: WeightQueue | None = None,
+        autocast: Callable[[], AbstractContextManager] = nullcontext,
+    ) -> None:
         self.stages, self.actions, self.axis, self.ledger = stages, plan[axis.rank], axis, ledger
         self.position = [{action: i for i, action in enumerate(actions)} for actions in plan]
         self.boundary, self.queue, self.autocast = boundary, queue, autocast
@@ -64,7 +78,8 @@ class Pipeline:
         self.final_kind = "W" if splits_backward(plan) else "B"
 
     def run(self, sync: GradientSync, batch: StepBatch, loss_factor: float) -> float:
-        """Gradients of `loss_factor` × the loss sum are added up in `sync`; returns the share's loss sum (0 where no stage ends).
+        """Gradients of `loss_factor` × the loss sum are added up in `sync`; returns the share's
+        loss sum (0 where no stage ends).
 
         Every tp rank of the last stage returns the same sum.
         """
@@ -74,7 +89,8 @@ class Pipeline:
         self.sent: list[_Sent] = []
         arriving = self._await(self.actions[0])
         for action, following in zip(self.actions, (*self.actions[1:], None), strict=True):
-            arrived, arriving = arriving, self._await(following)       # the next message may come while this action computes
+            # the next message may come while this action computes
+            arrived, arriving = arriving, self._await(following)
             last = action.micro == len(batch.micro_batches) - 1
             with nullcontext() if last else sync.no_sync():
                 self._carry_out(action, arrived)
@@ -106,7 +122,8 @@ class Pipeline:
             self.loss_sum += x.item()
             self.outputs[key] = x
         else:
-            self.outputs[key] = get_gradient_edge(x)       # not x itself: once sent, nobody here needs its numbers
+            # not x itself: once sent, nobody here needs its numbers
+            self.outputs[key] = get_gradient_edge(x)
             self._send(x.detach(), action._replace(stage=action.stage + 1), _FORWARD)
 
     def _backward(self, action: Action, gradient: Tensor | None) -> None:
@@ -128,9 +145,11 @@ class Pipeline:
         self.sent.append(_Sent(to, self.position[to][needed_by], pending, tensor))
 
     def _let_go(self, action: Action) -> None:
-        """The message for `action` is here: its sender had by then used all that we sent it for earlier actions of its own.
+        """The message for `action` is here: its sender had by then used all that we sent it for
+        earlier actions of its own.
 
-        A send cannot be asked whether it is through, and waiting for it may be waiting for ourselves.
+        A send cannot be asked whether it is through, and waiting for it may be waiting for
+        ourselves.
         """
         stage = action.stage + (-1 if action.kind == "F" else 1)
         sender = stage % self.axis.size
@@ -153,10 +172,13 @@ class Pipeline:
 
 
 def whole_model(sync: GradientSync, micro_batches: int) -> Pipeline:
-    """The pipeline of one rank that holds all of `sync.model`: forward and backward, one micro-batch after the other."""
+    """The pipeline of one rank that holds all of `sync.model`: forward and backward, one
+    micro-batch after the other."""
 
     def run(_: Tensor | None, micro: MicroBatch) -> Tensor:
         return sync.model(micro.tokens, micro.targets)[0]
 
     alone = Axis("pp", [0], 0, None, sync.axis.ledger)
-    return Pipeline({0: [Part("all", run)]}, make_schedule("1f1b", 1, micro_batches), alone, sync.axis.ledger)
+    return Pipeline(
+        {0: [Part("all", run)]}, make_schedule("1f1b", 1, micro_batches), alone, sync.axis.ledger
+    )

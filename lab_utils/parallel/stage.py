@@ -1,7 +1,8 @@
-"""A pipeline stage: some consecutive parts of the model. A rank without pipeline holds one stage, the whole model.
+"""A pipeline stage: some consecutive parts of the model. A rank without pipeline holds one stage,
+the whole model.
 
-A part is what runs between two points where the engine may act: the embedding, one block, or the head with the loss.
-ZeRO-3 gathers and frees weights part by part.
+A part is what runs between two points where the engine may act: the embedding, one block, or the
+head with the loss. ZeRO-3 gathers and frees weights part by part.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ from ..layout.stages import stage_layers, stages_of_rank
 
 @dataclass
 class Part:
-    """`run(x, micro)`: the next activations from the last ones; the first part reads micro.tokens, the last gives the loss sum."""
+    """`run(x, micro)`: the next activations from the last ones; the first part reads micro.tokens,
+    the last gives the loss sum."""
 
     name: str
     run: Callable[[Tensor | None, MicroBatch], Tensor]
 
 
 def keep_stages(model: nn.Module, config: TrainConfig, pp_rank: int) -> None:
-    """Take out of `model` (on the meta device) what other pipeline ranks hold. Parameters keep their names."""
+    """Take out of `model` (on the meta device) what other pipeline ranks hold. Parameters keep
+    their names."""
     p = config.parallel
     if p.pp == 1:
         return
@@ -35,7 +38,8 @@ def keep_stages(model: nn.Module, config: TrainConfig, pp_rank: int) -> None:
     if 0 not in here:
         if hasattr(model, "position_embedding"):
             del model.position_embedding
-        if not (config.model.tied and stages - 1 in here):      # a tied head's weight keeps the embedding's name
+        # a tied head's weight keeps the embedding's name
+        if not (config.model.tied and stages - 1 in here):
             del model.token_embedding
     if stages - 1 not in here:
         del model.final_norm, model.head

@@ -1,14 +1,16 @@
 """Tensor parallelism: every matrix product of a layer is shared out over the tp ranks.
 
-A layer is entered once and left once. Column-parallel products (query, key, value; gate, up) read the whole input and
-give each rank some of the output features; row-parallel ones (output, down) read those and give each rank a summand of
-the whole output (Shoeybi et al. 2019, "Megatron-LM", section 3). So the input's gradient, too, is a sum over ranks: one
-all-reduce forward where a region is left, one backward where it was entered.
+A layer is entered once and left once. Column-parallel products (query, key, value; gate, up) read
+the whole input and give each rank some of the output features; row-parallel ones (output, down)
+read those and give each rank a summand of the whole output (Shoeybi et al. 2019, "Megatron-LM",
+section 3). So the input's gradient, too, is a sum over ranks: one all-reduce forward where a region
+is left, one backward where it was entered.
 
-With sequence parallelism each rank holds 1/N of the tokens outside the regions: entering is an all-gather, leaving a
-reduce-scatter, and the backward pass the mirror image. Only the shard is saved; the backward pass gathers it again
-(Korthikanti et al. 2022, section 4.2.2). Outside the regions all work is token by token, so it does not matter
-*which* tokens a rank holds: it takes an equal run of the micro-batch's b·s tokens as they lie in memory.
+With sequence parallelism each rank holds 1/N of the tokens outside the regions: entering is an
+all-gather, leaving a reduce-scatter, and the backward pass the mirror image. Only the shard is
+saved; the backward pass gathers it again (Korthikanti et al. 2022, section 4.2.2). Outside the
+regions all work is token by token, so it does not matter *which* tokens a rank holds: it takes an
+equal run of the micro-batch's b·s tokens as they lie in memory.
 """
 
 from __future__ import annotations
@@ -28,21 +30,28 @@ from .vocabulary import VocabParallelEmbedding, VocabParallelLoss
 
 
 class Region:
-    """How the ranks of `axis` enter and leave shared work. `queue`: puts gradients of weights off (zero-bubble)."""
+    """How the ranks of `axis` enter and leave shared work. `queue`: puts gradients of weights off
+    (zero-bubble)."""
 
-    def __init__(self, axis: Axis, sequence_parallel: bool, queue: WeightQueue | None = None) -> None:
+    def __init__(
+        self, axis: Axis, sequence_parallel: bool, queue: WeightQueue | None = None
+    ) -> None:
         self.axis, self.scattered, self.queue = axis, sequence_parallel and axis.size > 1, queue
 
     def gather(self, x: Tensor) -> tuple[Tensor, Pending]:
-        """(b, s/N, …) → (b, s, …), complete when the Pending has been waited for. Without sequence parallelism: x itself."""
+        """(b, s/N, …) → (b, s, …), complete when the Pending has been waited for. Without sequence
+        parallelism: x itself."""
         if not self.scattered:
             return x, Pending()
         whole = x.new_empty(self.axis.size, *x.shape)
         whole[self.axis.rank] = x
-        return whole.view(x.shape[0], -1, *x.shape[2:]), self.axis.all_gather(whole.view(-1), purpose="activation")
+        return whole.view(x.shape[0], -1, *x.shape[2:]), self.axis.all_gather(
+            whole.view(-1), purpose="activation"
+        )
 
     def reduce(self, summand: Tensor) -> tuple[Tensor, Pending]:
-        """The sum over ranks: of the same shape, or with sequence parallelism this rank's (b, s/N, …) of it."""
+        """The sum over ranks: of the same shape, or with sequence parallelism this rank's (b, s/N,
+        …) of it."""
         if not self.scattered:
             summand = summand.contiguous()
             return summand, self.axis.all_reduce(summand, purpose="activation")
@@ -54,7 +63,8 @@ class Region:
         return shard.clone() if self.scattered else shard
 
     def weight(self, parameter: nn.Parameter) -> Tensor:
-        """A weight as autograd is to see it: not at all if its gradient is put off, or hooks on it would fire too early."""
+        """A weight as autograd is to see it: not at all if its gradient is put off, or hooks on it
+        would fire too early."""
         return in_autocast(parameter if self.queue is None else parameter.detach())
 
     def gradient_of(self, weight: Tensor, gradient: Tensor, x: Tensor) -> Tensor | None:
@@ -66,17 +76,31 @@ class Region:
 
 
 def in_autocast(tensor: Tensor | None) -> Tensor | None:
-    """The tensor as autocast would hand it to a matrix product: custom autograd functions are not cast by themselves."""
+    """The tensor as autocast would hand it to a matrix product: custom autograd functions are not
+    cast by themselves."""
     kind = "cpu" if tensor is None else tensor.device.type
-    return tensor.to(torch.get_autocast_dtype(kind)) if tensor is not None and torch.is_autocast_enabled(kind) else tensor
+    return (
+        tensor.to(torch.get_autocast_dtype(kind))
+        if tensor is not None and torch.is_autocast_enabled(kind)
+        else tensor
+    )
 
 
 class _Column(torch.autograd.Function):
     """(x, region, weights, biases) → one output per weight."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, region: Region, parameters: tuple[nn.Parameter, ...], *weights_and_biases: Tensor | None) -> tuple[Tensor, ...]:
-        weights, biases = weights_and_biases[: len(parameters)], weights_and_biases[len(parameters) :]
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        region: Region,
+        parameters: tuple[nn.Parameter, ...],
+        *weights_and_biases: Tensor | None,
+    ) -> tuple[Tensor, ...]:
+        weights, biases = (
+            weights_and_biases[: len(parameters)],
+            weights_and_biases[len(parameters) :],
+        )
         whole, pending = region.gather(x)
         pending.wait()
         ctx.region, ctx.parameters, ctx.biased = region, parameters, [b is not None for b in biases]
@@ -91,22 +115,33 @@ class _Column(torch.autograd.Function):
         for gradient, weight in zip(gradients[1:], weights[1:], strict=True):
             summand += gradient @ weight
         gathering.wait()
-        of_x, pending = ctx.region.reduce(summand)       # under way while the weights' gradients are computed
-        of_weights = [ctx.region.gradient_of(p, g, whole) for p, g in zip(ctx.parameters, gradients, strict=True)]
-        of_biases = [g.flatten(0, -2).sum(0) if biased else None for g, biased in zip(gradients, ctx.biased, strict=True)]
+        # under way while the weights' gradients are computed
+        of_x, pending = ctx.region.reduce(summand)
+        of_weights = [
+            ctx.region.gradient_of(p, g, whole)
+            for p, g in zip(ctx.parameters, gradients, strict=True)
+        ]
+        of_biases = [
+            g.flatten(0, -2).sum(0) if biased else None
+            for g, biased in zip(gradients, ctx.biased, strict=True)
+        ]
         pending.wait()
         return ctx.region.own(of_x), None, None, *of_weights, *of_biases
 
 
 class ColumnParallel:
-    """Stands in for `model.apply_each`: linear layers that read the same input, each rank with some of their outputs."""
+    """Stands in for `model.apply_each`: linear layers that read the same input, each rank with some
+    of their outputs."""
 
     def __init__(self, region: Region) -> None:
         self.region = region
 
     def __call__(self, x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
         parameters = tuple(layer.weight for layer in layers)
-        weights, biases = [self.region.weight(p) for p in parameters], [in_autocast(layer.bias) for layer in layers]
+        weights, biases = (
+            [self.region.weight(p) for p in parameters],
+            [in_autocast(layer.bias) for layer in layers],
+        )
         return _Column.apply(in_autocast(x), self.region, parameters, *weights, *biases)
 
 
@@ -140,7 +175,8 @@ class RowParallel(nn.Linear):
 
 
 class ColumnHead(nn.Linear):
-    """The output layer: each rank gives the logits of its part of the vocabulary, and nobody gathers them."""
+    """The output layer: each rank gives the logits of its part of the vocabulary, and nobody
+    gathers them."""
 
     region: Region
 
@@ -148,8 +184,11 @@ class ColumnHead(nn.Linear):
         return ColumnParallel(self.region)(x, self)[0]
 
 
-def tensor_parallel(model: nn.Module, config: ModelConfig, region: Region, placements: Mapping[str, Placement]) -> None:
-    """Give `model` (on the meta device, whole or a pipeline stage) its part of every weight, and the communication.
+def tensor_parallel(
+    model: nn.Module, config: ModelConfig, region: Region, placements: Mapping[str, Placement]
+) -> None:
+    """Give `model` (on the meta device, whole or a pipeline stage) its part of every weight, and
+    the communication.
 
     On an axis of one rank, with nothing to put off: the identity.
     """
@@ -166,13 +205,23 @@ def tensor_parallel(model: nn.Module, config: ModelConfig, region: Region, place
     if region.axis.size == 1:
         return
     if hasattr(model, "head"):
-        place = next(placements[name] for name in ("head.weight", "token_embedding.weight") if name in placements)
+        place = next(
+            placements[name]
+            for name in ("head.weight", "token_embedding.weight")
+            if name in placements
+        )
         model.loss = VocabParallelLoss(region.axis, place.start)
     if hasattr(model, "token_embedding"):
-        model.token_embedding.__class__, model.token_embedding.region = VocabParallelEmbedding, region
+        model.token_embedding.__class__, model.token_embedding.region = (
+            VocabParallelEmbedding,
+            region,
+        )
         model.token_embedding.start = placements["token_embedding.weight"].start
     if region.scattered and hasattr(model, "position_embedding"):
-        model.position_embedding.__class__, model.position_embedding.axis = PositionsOfShard, region.axis
+        model.position_embedding.__class__, model.position_embedding.axis = (
+            PositionsOfShard,
+            region.axis,
+        )
 
 
 class PositionsOfShard(nn.Embedding):
@@ -186,8 +235,12 @@ class PositionsOfShard(nn.Embedding):
 
 
 def _cut_parameters(model: nn.Module, placements: Mapping[str, Placement]) -> None:
-    """Replace every parameter by one of this rank's shape, on the meta device; what was shared stays shared."""
-    smaller = {id(p): nn.Parameter(torch.empty(placements[name].local_shape, device="meta")) for name, p in model.named_parameters()}
+    """Replace every parameter by one of this rank's shape, on the meta device; what was shared
+    stays shared."""
+    smaller = {
+        id(p): nn.Parameter(torch.empty(placements[name].local_shape, device="meta"))
+        for name, p in model.named_parameters()
+    }
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
             setattr(module, name, smaller[id(parameter)])

@@ -1,8 +1,10 @@
-"""The two ends of the model under tensor parallelism: embedding and cross-entropy with the vocabulary shared out.
+"""The two ends of the model under tensor parallelism: embedding and cross-entropy with the
+vocabulary shared out.
 
-Logits are the largest activation of a small model, and gathering them would cost more than all layers together. The
-loss needs three numbers a token from every rank: its largest logit, its sum of exponentials, and the target's logit from
-whoever holds that word (Shoeybi et al. 2019, "Megatron-LM", section 3).
+Logits are the largest activation of a small model, and gathering them would cost more than all
+layers together. The loss needs three numbers a token from every rank: its largest logit, its sum of
+exponentials, and the target's logit from whoever holds that word (Shoeybi et al. 2019,
+"Megatron-LM", section 3).
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class VocabParallelEmbedding(nn.Embedding):
-    """Each rank looks up the words from `start` on that it holds, gives zeros for the others, and the sum is right."""
+    """Each rank looks up the words from `start` on that it holds, gives zeros for the others, and
+    the sum is right."""
 
     region: Region
     start: int
@@ -50,18 +53,22 @@ class _Leave(torch.autograd.Function):
 
 
 class VocabParallelLoss:
-    """Stands in for `model.loss_sum_and_count`, with logits (b, s, V/N) that begin at word `start`."""
+    """Stands in for `model.loss_sum_and_count`, with logits (b, s, V/N) that begin at word
+    `start`."""
 
     def __init__(self, axis: Axis, start: int) -> None:
         self.axis, self.start = axis, start
 
     def __call__(self, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        loss = _CrossEntropy.apply(logits.flatten(0, -2).float(), targets.flatten(), self.axis, self.start)
+        loss = _CrossEntropy.apply(
+            logits.flatten(0, -2).float(), targets.flatten(), self.axis, self.start
+        )
         return loss, (targets != IGNORED).sum()
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """Loss sum of (tokens, V/N) logits. Saved: the softmax over the whole vocabulary, this rank's part of it."""
+    """Loss sum of (tokens, V/N) logits. Saved: the softmax over the whole vocabulary, this rank's
+    part of it."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, axis: Axis, start: int) -> Tensor:

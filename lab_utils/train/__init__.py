@@ -1,4 +1,5 @@
-"""`train(config) → Report`: run it for real, on as many processes as the layout has ranks. The caller needs no torch."""
+"""`train(config) → Report`: run it for real, on as many processes as the layout has ranks. The
+caller needs no torch."""
 
 from __future__ import annotations
 
@@ -22,15 +23,22 @@ __all__ = ["train"]
 
 
 def train(
-    config: TrainConfig, *, engine: Literal["ours", "torch", "deepspeed"] = "ours", threads: int | None = None, timeout: float = 600.0,
-    progress: bool | Callable[[int, float], None] = False, gradients: str | Path | None = None,
-) -> Report:  # fmt: skip
+    config: TrainConfig,
+    *,
+    engine: Literal["ours", "torch", "deepspeed"] = "ours",
+    threads: int | None = None,
+    timeout: float = 600.0,
+    progress: bool | Callable[[int, float], None] = False,
+    gradients: str | Path | None = None,
+) -> Report:
     """Train `config` and report what one optimizer step really cost, rank by rank.
 
-    `engine`: "ours", or "torch" or "deepspeed" for those libraries' own ways behind the same report. `threads`: CPU threads per rank.
-    `timeout`: seconds that a rank may keep the others waiting. `progress`: True for a bar, or a function that is
-    called with (step, mean loss). `gradients`: a file for the first step's gradients before clipping (NumPy .npz, by
-    parameter name). Raises ConfigError for what cannot run, LaunchError when a rank fails.
+    `engine`: "ours", or "torch" or "deepspeed" for those libraries' own ways behind the same
+    report. `threads`: CPU threads per rank.
+    `timeout`: seconds that a rank may keep the others waiting. `progress`: True for a bar, or a
+    function that is called with (step, mean loss). `gradients`: a file for the first step's
+    gradients before clipping (NumPy .npz, by parameter name). Raises ConfigError for what cannot
+    run, LaunchError when a rank fails.
     """
     from ..launch import launch
 
@@ -38,17 +46,31 @@ def train(
     if engine == "deepspeed":
         from ..engines.deepspeed_setup import why_not
 
-        if reason := why_not():      # before a process starts
+        if reason := why_not():  # before a process starts
             raise ConfigError(reason)
-    open_windows(config)      # a text that cannot be read is refused here, in one sentence, not by a rank
+    # a text that cannot be read is refused here, in one sentence, not by a rank
+    open_windows(config)
     with LossBoard(config, progress) as board:
-        results = launch(_rank_main, config.parallel.world_size, config, engine, gradients is not None, timeout=timeout, threads=threads, on_event=board)
-    if gradients is not None and os.environ.get("RANK", "0") == "0":      # under torchrun every rank comes by here
+        results = launch(
+            _rank_main,
+            config.parallel.world_size,
+            config,
+            engine,
+            gradients is not None,
+            timeout=timeout,
+            threads=threads,
+            on_event=board,
+        )
+    # under torchrun every rank comes by here
+    if gradients is not None and os.environ.get("RANK", "0") == "0":
         import numpy
 
         from .fragments import assemble
 
-        numpy.savez(gradients, **assemble((f for r in results for f in r.gradients), parameter_shapes(config.model)))
+        numpy.savez(
+            gradients,
+            **assemble((f for r in results for f in r.gradients), parameter_shapes(config.model)),
+        )
     return _merge(config, engine, results)
 
 
@@ -60,14 +82,24 @@ def _rank_main(config: TrainConfig, engine: str, keep_gradients: bool) -> RankRe
 
 def _merge(config: TrainConfig, engine: str, results: list[RankResult]) -> Report:
     tokens = config.global_batch * config.model.seq
-    step = max((r.report.time["step"] for r in results if r.report.time["step"]), default=None)      # the slowest rank sets the pace
+    # the slowest rank sets the pace
+    step = max((r.report.time["step"] for r in results if r.report.time["step"]), default=None)
     return Report(
-        kind="measured", engine=engine, device=results[0].device, config=config.to_dict(), parameters=parameter_count(config.model),
-        ranks=tuple(r.report for r in results), loss=tuple(sum(sums) / tokens for sums in zip(*(r.loss_sums for r in results), strict=True)),
-        flops={kind: sum(r.flops[kind] for r in results) for kind in ("model", "hardware")} | {"causal_attention": "whole"},
-        tokens_per_second=tokens / step if step else None, loss_scale=tuple(scale for scale, _ in results[0].loss_scale),
+        kind="measured",
+        engine=engine,
+        device=results[0].device,
+        config=config.to_dict(),
+        parameters=parameter_count(config.model),
+        ranks=tuple(r.report for r in results),
+        loss=tuple(
+            sum(sums) / tokens for sums in zip(*(r.loss_sums for r in results), strict=True)
+        ),
+        flops={kind: sum(r.flops[kind] for r in results) for kind in ("model", "hardware")}
+        | {"causal_attention": "whole"},
+        tokens_per_second=tokens / step if step else None,
+        loss_scale=tuple(scale for scale, _ in results[0].loss_scale),
         skipped_steps=tuple(i for i, (_, skipped) in enumerate(results[0].loss_scale) if skipped),
-    )  # fmt: skip
+    )
 
 
 callable_package(__name__, train)

@@ -1,4 +1,5 @@
-"""An engine is what the training loop drives: gradients of one batch, then one update. Ours is here, others in `engines/`."""
+"""An engine is what the training loop drives: gradients of one batch, then one update. Ours is
+here, others in `engines/`."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..config import TrainConfig
-from ..data.loader import StepBatch
+from ..data.loader import Loader, StepBatch
 from ..model import GPT
 from ..parallel.mesh import Mesh
 from ..parallel.owned import sum_over_holders
@@ -22,9 +23,11 @@ from .update import Update
 
 
 class Engine:
-    """One rank's side of a run. `model`: the module whose parameters are not activations; `scaler`: under fp16, else None.
+    """One rank's side of a run. `model`: the module whose parameters are not activations; `scaler`:
+    under fp16, else None.
 
-    `shows_all_tensors`: what it allocates can be seen by a dispatch mode (a library may keep tensors out of sight).
+    `shows_all_tensors`: what it allocates can be seen by a dispatch mode (a library may keep
+    tensors out of sight).
     """
 
     model: nn.Module
@@ -34,28 +37,34 @@ class Engine:
     def forward_backward(self, batch: StepBatch) -> float:
         """Gradients of the global batch, summed over all ranks, not yet clipped.
 
-        Returns the loss sum of this rank's share, 0 on ranks that do not compute the loss or whose tp neighbour reports it.
+        Returns the loss sum of this rank's share, 0 on ranks that do not compute the loss or whose
+        tp neighbour reports it.
         """
         raise NotImplementedError
 
     def update(self) -> bool:
-        """Clip and apply the gradients of `forward_backward`; False if the step was skipped (fp16 overflow)."""
+        """Clip and apply the gradients of `forward_backward`; False if the step was skipped (fp16
+        overflow)."""
         raise NotImplementedError
 
     def fragments(self) -> list[Fragment]:
-        """After `forward_backward`: what this rank has of the whole gradient, without what another rank brings too."""
+        """After `forward_backward`: what this rank has of the whole gradient, without what another
+        rank brings too."""
         raise NotImplementedError
 
     def held(self) -> dict[str, list[Tensor] | None]:
-        """The live tensors behind the report's "parameters", "gradients", "optimizer", "buckets"; None: out of sight."""
+        """The live tensors behind the report's "parameters", "gradients", "optimizer", "buckets";
+        None: out of sight."""
         raise NotImplementedError
 
     def weights(self) -> list[Tensor]:
-        """Tensors beside the model's parameters whose storages hold weights: saved for backward, they are no activations."""
+        """Tensors beside the model's parameters whose storages hold weights: saved for backward,
+        they are no activations."""
         return []
 
     def counters(self) -> list[AbstractContextManager]:
-        """Contexts that count the traffic of a library that calls torch.distributed itself, from outside."""
+        """Contexts that count the traffic of a library that calls torch.distributed itself, from
+        outside."""
         return []
 
 
@@ -69,7 +78,11 @@ class OurEngine(Engine):
             self.model = GPT(config.model)
         recompute(self.model, config.recompute)
         self.mesh, self.config, self.layout = mesh, config, parallelize(self.model, config, mesh)
-        self.scaler = LossScaler(config.loss_scale, config.loss_scale_window) if config.precision == "fp16" else None
+        self.scaler = (
+            LossScaler(config.loss_scale, config.loss_scale_window)
+            if config.precision == "fp16"
+            else None
+        )
         self.owned = self.layout.sync.owned()
         self.change = Update(self.owned, self.layout, config, mesh, self.scaler)
 
@@ -96,7 +109,15 @@ class OurEngine(Engine):
             for piece in o.pieces:
                 place = self.layout.placements[piece.parameter]
                 if not place.copy and (place.dim is not None or self.mesh["tp"].rank == 0):
-                    values = o.gradient_of(piece).detach().float().div(scale).cpu().numpy().astype(np.float32, copy=True)
+                    values = (
+                        o.gradient_of(piece)
+                        .detach()
+                        .float()
+                        .div(scale)
+                        .cpu()
+                        .numpy()
+                        .astype(np.float32, copy=True)
+                    )
                     found.append(Fragment(place, piece.offset, values))
         return found
 
@@ -104,4 +125,13 @@ class OurEngine(Engine):
         return self.layout.sync.weights()
 
     def held(self) -> dict[str, Any]:
-        return self.layout.sync.held() | {"optimizer": self.change.states(), "offloaded": self.change.offloaded()}
+        return self.layout.sync.held() | {
+            "optimizer": self.change.states(),
+            "offloaded": self.change.offloaded(),
+        }
+
+
+def engine_here(config: TrainConfig) -> tuple[OurEngine, Loader]:
+    """This rank's engine and its share of the text, for taking a step apart."""
+    mesh = Mesh(config.parallel)
+    return OurEngine(config, mesh), Loader(config, mesh["dp"].rank, device=mesh.device)

@@ -11,14 +11,17 @@ from ..layout.placement import Placement
 
 
 class Fragment(NamedTuple):
-    """A run of a local parameter's values (fp32) from element `offset`; `place` says which part of the parameter is local."""
+    """A run of a local parameter's values (fp32) from element `offset`; `place` says which part of
+    the parameter is local."""
 
     place: Placement
     offset: int
     values: np.ndarray
 
 
-def assemble(fragments: Iterable[Fragment], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+def assemble(
+    fragments: Iterable[Fragment], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, np.ndarray]:
     """Every parameter's values (fp32) by name.
 
     Raises ValueError unless each element was brought exactly once.
@@ -26,7 +29,9 @@ def assemble(fragments: Iterable[Fragment], shapes: Mapping[str, tuple[int, ...]
     whole = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     times = {name: np.zeros(shape, np.uint8) for name, shape in shapes.items()}
     for place, offset, values in fragments:
-        index = np.arange(place.numel).reshape(place.local_shape).ravel()[offset : offset + values.size]
+        index = (
+            np.arange(place.numel).reshape(place.local_shape).ravel()[offset : offset + values.size]
+        )
         where = list(np.unravel_index(index, place.local_shape))
         if place.dim is not None:
             where[place.dim] = where[place.dim] + place.start

@@ -1,7 +1,7 @@
 """What every rank does from its first to its last step, with the instruments reading along.
 
-Step 0 warms up, step 1 is the one whose bytes, traffic and FLOPs are counted (optimizer states exist by then, and the
-instruments slow it), steps from 2 on are timed.
+Step 0 warms up, step 1 is the one whose bytes, traffic and FLOPs are counted (optimizer states
+exist by then, and the instruments slow it), steps from 2 on are timed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from .fragments import Fragment
 
 @dataclass
 class RankResult:
-    """What a rank brings home: its part of the report, its loss sums per step, its FLOPs in one step.
+    """What a rank brings home: its part of the report, its loss sums per step, its FLOPs in one
+    step.
 
     `loss_scale`: under fp16, the scale of every step and whether the step was skipped.
     """
@@ -44,7 +45,8 @@ class RankResult:
 
 
 def run_rank(config: TrainConfig, engine_name: str, keep_gradients: bool) -> RankResult:
-    """Train on this rank; the process group is initialised. `keep_gradients`: the first step's are brought home, unscaled."""
+    """Train on this rank; the process group is initialised. `keep_gradients`: the first step's are
+    brought home, unscaled."""
     mesh = Mesh(config.parallel)
     engine = make_engine(config, engine_name, mesh)
     loader = Loader(config, mesh["dp"].rank, device=mesh.device)
@@ -72,7 +74,7 @@ def run_rank(config: TrainConfig, engine_name: str, keep_gradients: bool) -> Ran
         emit((step, loss))
     steps.close()
     time = clock.summary()
-    if engine_name != "ours":        # the library's waiting cannot be told from its computing
+    if engine_name != "ours":  # the library's waiting cannot be told from its computing
         time = time | dict.fromkeys(("compute", "communication", "bubble", "hidden"))
     result.report = RankReport(mesh.rank, mesh.coords, memory, traffic, time)
     return result
@@ -93,10 +95,17 @@ def make_engine(config: TrainConfig, name: str, mesh: Mesh) -> Engine:
     raise ConfigError(name)
 
 
-def counted_step_of(engine: Engine, batch: StepBatch, mesh: Mesh) -> tuple[float, bool, dict[str, Any], tuple[Traffic, ...], dict[str, int]]:
-    """One step with bytes, traffic and FLOPs counted: (loss sum, applied, memory, traffic, flops)."""
+def counted_step_of(
+    engine: Engine, batch: StepBatch, mesh: Mesh
+) -> tuple[float, bool, dict[str, Any], tuple[Traffic, ...], dict[str, int]]:
+    """One step with bytes, traffic and FLOPs counted: (loss sum, applied, memory, traffic,
+    flops)."""
     saved, meter = SavedActivations(engine.model, engine.weights()), FlopMeter()
-    live = LiveStorages(engine.held, saved, (x for micro in batch.micro_batches for x in micro)) if engine.shows_all_tensors else None
+    live = (
+        LiveStorages(engine.held, saved, (x for micro in batch.micro_batches for x in micro))
+        if engine.shows_all_tensors
+        else None
+    )
     on_cuda = mesh.device.type == "cuda"
 
     def observe(what: str, tensor: Tensor, held: bool) -> None:
@@ -115,9 +124,12 @@ def counted_step_of(engine: Engine, batch: StepBatch, mesh: Mesh) -> tuple[float
     finally:
         mesh.ledger.observer = None
     memory = {"activations": saved.peak, "weight_copies": saved.copies_peak, "peak": None}
-    memory |= held_bytes(engine.held())      # an engine may say that it hides one
+    memory |= held_bytes(engine.held())  # an engine may say that it hides one
     if live is not None:
-        memory |= {"peak": torch.cuda.max_memory_allocated(mesh.device) if on_cuda else live.peak, "at_peak": live.at_peak()}
+        memory |= {
+            "peak": torch.cuda.max_memory_allocated(mesh.device) if on_cuda else live.peak,
+            "at_peak": live.at_peak(),
+        }
     for what, most in saved.peaks.items():
         memory[what] = memory.get(what, 0) + most
     traffic = summarize(mesh.ledger.calls, {name: mesh[name].size for name in AXES})
@@ -125,4 +137,8 @@ def counted_step_of(engine: Engine, batch: StepBatch, mesh: Mesh) -> tuple[float
 
 
 def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads a rank, {dist.get_backend()}"
+    return (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"cpu, {torch.get_num_threads()} threads a rank, {dist.get_backend()}"
+    )

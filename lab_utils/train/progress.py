@@ -13,7 +13,8 @@ from ..i18n import t
 
 
 class LossBoard:
-    """Receives (step, loss sum) from the ranks; when all have reported a step, shows the global mean. Costs no message."""
+    """Receives (step, loss sum) from the ranks; when all have reported a step, shows the global
+    mean. Costs no message."""
 
     def __init__(self, config: TrainConfig, progress: bool | Callable[[int, float], None]) -> None:
         self.ranks, self.tokens = config.parallel.world_size, config.global_batch * config.model.seq
@@ -21,9 +22,14 @@ class LossBoard:
         self.show = progress if callable(progress) else None
         self.bar: Any = None
         if progress is True:
-            from tqdm.auto import tqdm
+            from tqdm import tqdm
 
-            self.bar = tqdm(total=config.steps, desc=t("training", "训练"), unit=t("step", "步"), file=sys.stderr)
+            self.bar = tqdm(
+                total=config.steps,
+                desc=t("training", "训练"),
+                unit=t("step", "步"),
+                file=sys.stderr,
+            )
 
     def __call__(self, rank: int, event: tuple[int, float]) -> None:
         step, loss_sum = event
@@ -39,6 +45,11 @@ class LossBoard:
     def __enter__(self) -> LossBoard:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self.bar is not None:
             self.bar.close()

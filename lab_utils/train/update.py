@@ -1,4 +1,5 @@
-"""The update: gradients judged, clipped by the norm of the whole model, applied to what this rank owns."""
+"""The update: gradients judged, clipped by the norm of the whole model, applied to what this rank
+owns."""
 
 from __future__ import annotations
 
@@ -19,14 +20,29 @@ if TYPE_CHECKING:
 
 
 class Update:
-    """Applies one optimizer step per call. Where weights are not fp32, or live elsewhere than the optimizer (`--offload`),
-    it keeps fp32 master weights and writes the rounded result back."""
+    """Applies one optimizer step per call. Where weights are not fp32, or live elsewhere than the
+    optimizer (`--offload`), it keeps fp32 master weights and writes the rounded result back."""
 
-    def __init__(self, owned: list[Owned], layout: Layout, config: TrainConfig, mesh: Mesh, scaler: LossScaler | None) -> None:
-        self.owned, self.layout, self.config, self.mesh, self.scaler = owned, layout, config, mesh, scaler
+    def __init__(
+        self,
+        owned: list[Owned],
+        layout: Layout,
+        config: TrainConfig,
+        mesh: Mesh,
+        scaler: LossScaler | None,
+    ) -> None:
+        self.owned, self.layout, self.config, self.mesh, self.scaler = (
+            owned,
+            layout,
+            config,
+            mesh,
+            scaler,
+        )
         self.offload = config.parallel.offload
         self.separate = self.offload or config.precision == "bf16-pure"
-        self.weights = [nn.Parameter(self._master(o) if self.separate else o.weight.detach()) for o in owned]
+        self.weights = [
+            nn.Parameter(self._master(o) if self.separate else o.weight.detach()) for o in owned
+        ]
         self.optimizer = make_optimizer(self.weights, config)
 
     def _master(self, o: Owned) -> Tensor:
@@ -34,16 +50,25 @@ class Update:
         master = torch.zeros(o.weight.shape, dtype=torch.float32)
         for piece in o.pieces:
             values = local_values(self.layout.placements[piece.parameter], self.config).reshape(-1)
-            master.view(-1)[piece.first : piece.first + piece.numel] = values[piece.offset : piece.offset + piece.numel]
+            master.view(-1)[piece.first : piece.first + piece.numel] = values[
+                piece.offset : piece.offset + piece.numel
+            ]
         return master if self.offload else master.to(self.mesh.device)
 
     def __call__(self) -> bool:
         """False if the gradients overflowed on any rank: then nothing is applied anywhere."""
         factor = 1.0 / self.scaler.scale if self.scaler else 1.0
         if self.scaler or self.config.clip > 0:
-            norm = sum_of_squares(self.owned, self.layout.placements, self.mesh, self.layout.sync.sharded).sqrt().item() * factor
+            norm = (
+                sum_of_squares(
+                    self.owned, self.layout.placements, self.mesh, self.layout.sync.sharded
+                )
+                .sqrt()
+                .item()
+                * factor
+            )
             if self.scaler:
-                overflow = not norm < float("inf")      # NaN too
+                overflow = not norm < float("inf")  # NaN too
                 self.scaler.update(overflow)
                 if overflow:
                     return False

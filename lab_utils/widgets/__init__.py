@@ -1,11 +1,14 @@
-"""Interactive tools: each is a pure `scene(state, lang)` that Explorer draws, in a notebook or in a page without a kernel.
+"""Interactive tools, a room for each: `data_parallelism.explorer()` returns the tool, ready to
+display in a notebook or to write to a page.
 
-One module per tool; `data_parallelism.explorer()` returns the tool, ready to display. Never imports torch, and imports
-anywidget only when a tool is displayed.
+A tool is pure `scene(state, lang)` functions and a declaration of controls, panels and a challenge;
+the room `frame` draws every one of them. Never imports torch.
 """
 
-from .controls import Challenge, Checkbox, Panel, Preset, Select, Slider
-from .explorer import Explorer
-from .sums import Amount, Refusal, SumPanel, Term
+import pkgutil
 
-__all__ = ["Amount", "Challenge", "Checkbox", "Explorer", "Panel", "Preset", "Refusal", "Select", "Slider", "SumPanel", "Term"]
+
+def rooms() -> tuple[str, ...]:
+    """The names of all tools: every room here but the frame."""
+    found = (room.name for room in pkgutil.iter_modules(__path__))
+    return tuple(sorted(name for name in found if name != "frame"))

@@ -1,37 +1,40 @@
-"""What only the page of the ZeRO tool has: moments that depend on the stage, and a challenge for each of two models."""
+"""What only the page of the ZeRO tool has: moments that depend on the stage."""
 
 from __future__ import annotations
 
-import pytest
-from every_tool import TOURS
-from playwright.sync_api import expect
 from tool_pages import choose, label
 
-from lab_utils.widgets import Explorer
 
-
-@pytest.fixture
-def tool(tools: dict[tuple[str, str], Explorer]) -> Explorer:
-    return tools["ZeRO", "en"]
-
-
-def test_the_last_moment_is_the_last_of_the_stage(tool, open_page):
+def test_the_last_moment_is_the_last_of_the_stage(tools, open_page):
+    tool = tools("zero", "en")
     page = open_page(tool).page
     slider = page.get_by_label(label(tool, "moment"), exact=True)
     choose(page, tool, stage="1")
     slider.press("End")
     assert slider.get_attribute("aria-valuetext") == "the updated shards go round"
     choose(page, tool, stage="3")
-    assert slider.get_attribute("aria-valuetext") == "the optimizer steps", "in stage 3 nothing goes round after it"
+    assert slider.get_attribute("aria-valuetext") == "the optimizer steps", (
+        "in stage 3 nothing goes round after it"
+    )
 
 
-def test_the_challenge_sets_a_task_for_each_of_two_models(tool, open_page):
+# moves a slider one step and says how many shards set out at that moment, and how far each is to go
+SETS_OUT = """label => {
+  const box = [...document.querySelectorAll('.control input')].find(
+    box => box.labels[0].textContent === label);
+  box.value = +box.value + 1;
+  box.dispatchEvent(new Event('input', { bubbles: true }));
+  return document.getAnimations()
+    .filter(each => each.transitionProperty === 'x' && each.effect.target.matches('rect.fly'))
+    .map(each => each.effect.getKeyframes().map(frame => parseFloat(frame.x)));
+}"""
+
+
+def test_a_gathered_shard_flies_from_its_owner(tools, open_page):
+    """When the embedding is gathered, each rank's shard of it sets out for the three others; so
+    does that of block 0, which is gathered ahead."""
+    tool = tools("zero", "en")
     page = open_page(tool).page
-    challenge = page.locator(".challenge")
-    choose(page, tool, **TOURS["ZeRO"].solved)
-    expect(challenge).to_contain_text("✓ Solved.")
-    choose(page, tool, micro_batches=2)
-    expect(challenge).to_contain_text("Not yet.")
-    choose(page, tool, model="llama3-70b", ranks=16, stage="3")
-    expect(challenge).to_contain_text("✓ Solved.")
-    expect(page.get_by_role("status")).to_contain_text("Solved.")
+    flights = page.evaluate(SETS_OUT, label(tool, "moment"))
+    assert len(flights) == 2 * 4 * 3
+    assert all(start != end for start, end in flights)

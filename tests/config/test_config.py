@@ -1,4 +1,5 @@
-"""Configurations refuse what cannot run, in both languages, with what would work; what they accept survives a round trip."""
+"""Configurations refuse what cannot run, in both languages, with what would work; what they accept
+survives a round trip."""
 
 from __future__ import annotations
 
@@ -66,7 +67,10 @@ def test_what_cannot_run_is_refused_with_what_would(flags, en, zh, monkeypatch):
         assert offer in sentence
         assert "\n" not in sentence
         assert bool(HAN.search(sentence)) == (lang == "zh")
-        assert any(str(value) in sentence or name in sentence for name, value in flags.items()) or "--head-dim" in sentence
+        assert (
+            any(str(value) in sentence or name in sentence for name, value in flags.items())
+            or "--head-dim" in sentence
+        )
 
 
 @st.composite
@@ -74,12 +78,24 @@ def configs(draw) -> TrainConfig:
     heads, dp = draw(st.integers(1, 12)), draw(st.integers(1, 9))
     share = draw(st.integers(1, 24))
     return TrainConfig.of(
-        layers=draw(st.integers(1, 5)), heads=heads, hidden=2 * heads * draw(st.integers(1, 9)), kv_heads=draw(st.sampled_from(divisors(heads))),
-        head_dim=draw(st.sampled_from([None, 2, 6])), ffn=draw(st.none() | st.integers(1, 99)), positions=draw(st.sampled_from(["learned", "rope"])),
-        activation=draw(st.sampled_from(["gelu", "swiglu"])), tied=draw(st.booleans()), bias=draw(st.booleans()),
-        dp=dp, global_batch=dp * share, micro_batch=draw(st.none() | st.sampled_from(divisors(share))), lr=draw(st.none() | st.floats(1e-9, 10)),
-        bucket_mib=draw(st.floats(1e-6, 100)), optimizer=draw(st.sampled_from(["sgd", "adamw"])), seed=draw(st.integers(0, 2**40)),
-    )  # fmt: skip
+        layers=draw(st.integers(1, 5)),
+        heads=heads,
+        hidden=2 * heads * draw(st.integers(1, 9)),
+        kv_heads=draw(st.sampled_from(divisors(heads))),
+        head_dim=draw(st.sampled_from([None, 2, 6])),
+        ffn=draw(st.none() | st.integers(1, 99)),
+        positions=draw(st.sampled_from(["learned", "rope"])),
+        activation=draw(st.sampled_from(["gelu", "swiglu"])),
+        tied=draw(st.booleans()),
+        bias=draw(st.booleans()),
+        dp=dp,
+        global_batch=dp * share,
+        micro_batch=draw(st.none() | st.sampled_from(divisors(share))),
+        lr=draw(st.none() | st.floats(1e-9, 10)),
+        bucket_mib=draw(st.floats(1e-6, 100)),
+        optimizer=draw(st.sampled_from(["sgd", "adamw"])),
+        seed=draw(st.integers(0, 2**40)),
+    )
 
 
 @settings(deadline=None)
@@ -100,7 +116,8 @@ def test_replace_keeps_the_usual_usual_and_the_chosen_chosen():
     assert (wide.head_dim, wide.ffn) == (32, 512)
     assert config.replace(heads=8).model.kv_heads == 8
     assert config.replace(kv_heads=2).replace(hidden=128).model.kv_heads == 2
-    assert config.replace(activation="swiglu").model.ffn == 176      # 8/3 of 64 is 170.7, the next multiple of 8
+    # 8/3 of 64 is 170.7, the next multiple of 8
+    assert config.replace(activation="swiglu").model.ffn == 176
     assert config.replace(optimizer="sgd").lr == 0.1
     assert config.replace(lr=0.5).replace(optimizer="adamw", steps=3).lr == 0.5
     assert config.replace(lr=0.5).replace(optimizer="sgd").lr == 0.1
@@ -110,7 +127,11 @@ def test_replace_keeps_the_usual_usual_and_the_chosen_chosen():
 def test_layers_to_recompute():
     assert TrainConfig.of(recompute="2,0, 2").recomputed_layers() == [0, 2]
     assert TrainConfig.of(recompute="full").recomputed_layers() == [0, 1, 2, 3]
-    assert TrainConfig.of().recomputed_layers() == TrainConfig.of(recompute="selective").recomputed_layers() == []
+    assert (
+        TrainConfig.of().recomputed_layers()
+        == TrainConfig.of(recompute="selective").recomputed_layers()
+        == []
+    )
 
 
 @given(st.integers(1, 5000))

@@ -1,4 +1,5 @@
-"""Which text is learned from: real by default, and one clear sentence for a file that will not do."""
+"""Which text is learned from: real by default, and one clear sentence for a file that will not
+do."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def test_the_default_text_is_pythons_own_documentation_and_sources():
     assert pydoc["assert"] in text
     assert Path(ast.__file__).read_text(encoding="utf-8") in text
     words = text.split()
-    assert sum(w == "the" for w in words) > 0.01 * len(words)       # English, not noise
+    assert sum(w == "the" for w in words) > 0.01 * len(words)  # English, not noise
     assert load_corpus() == text
 
 
@@ -38,10 +39,15 @@ def bad_files(tmp_path):
 
 
 SAID = [
-    ("missing.txt", "no such file", "找不到这个文件"), (".", "no such file", "找不到这个文件"), ("empty.txt", "is empty", "是空的"),
-    ("blank.txt", "is empty", "是空的"), ("binary.txt", "binary file", "二进制文件"), ("latin1.txt", "byte 1 is not UTF-8", "第 1 个字节不是 UTF-8"),
-    ("utf16.txt", "binary file", "二进制文件"), ("short.txt", "64 tokens, too few for one sequence of 64", "只有 64 个词元"),
-]  # fmt: skip
+    ("missing.txt", "no such file", "找不到这个文件"),
+    (".", "no such file", "找不到这个文件"),
+    ("empty.txt", "is empty", "是空的"),
+    ("blank.txt", "is empty", "是空的"),
+    ("binary.txt", "binary file", "二进制文件"),
+    ("latin1.txt", "byte 1 is not UTF-8", "第 1 个字节不是 UTF-8"),
+    ("utf16.txt", "binary file", "二进制文件"),
+    ("short.txt", "64 tokens, too few for one sequence of 64", "只有 64 个词元"),
+]
 
 
 @pytest.mark.parametrize(("name", "en", "zh"), SAID, ids=[s[0] for s in SAID])

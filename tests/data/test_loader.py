@@ -1,4 +1,5 @@
-"""Which rank gets which sequence: together all of them, each once an epoch, and the same again after a resume."""
+"""Which rank gets which sequence: together all of them, each once an epoch, and the same again
+after a resume."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def test_the_ranks_together_have_the_one_rank_batch_in_order(text, dp, accumulat
     config = TrainConfig.of("tiny", seq=8, corpus=text, global_batch=24, steps=12)
     share = config.replace(dp=dp, micro_batch=24 // dp // accumulate)
     whole, parts = Loader(config), loaders_of(share)
-    for step in (0, 1, 5, 11):      # 5 is past the first epoch
+    for step in (0, 1, 5, 11):  # 5 is past the first epoch
         batches = [part.batch(step) for part in parts]
         assert torch.equal(torch.cat([sequences(b) for b in batches]), sequences(whole.batch(step)))
         assert all(len(b.micro_batches) == accumulate for b in batches)
@@ -46,12 +47,17 @@ def test_the_ranks_together_have_the_one_rank_batch_in_order(text, dp, accumulat
 
 
 def test_targets_are_the_next_tokens(text):
-    for micro in Loader(TrainConfig.of("tiny", seq=8, corpus=text, global_batch=24, micro_batch=8)).batch(0).micro_batches:
+    for micro in (
+        Loader(TrainConfig.of("tiny", seq=8, corpus=text, global_batch=24, micro_batch=8))
+        .batch(0)
+        .micro_batches
+    ):
         assert micro.tokens.shape == micro.targets.shape == (8, 8)
         assert micro.tokens.dtype == torch.int64
         assert torch.equal(micro.tokens[:, 1:], micro.targets[:, :-1])
-        assert (micro.tokens[:, 7] == ord("\n")).all()      # windows are cut where they should be
-        assert (micro.targets[:, 7] == ord("0")).all()      # and their last target is the next window's first token
+        assert (micro.tokens[:, 7] == ord("\n")).all()  # windows are cut where they should be
+        # and their last target is the next window's first token
+        assert (micro.targets[:, 7] == ord("0")).all()
 
 
 def test_an_epoch_is_every_window_once_and_each_epoch_another_order(text):
@@ -66,7 +72,12 @@ def test_an_epoch_is_every_window_once_and_each_epoch_another_order(text):
 
 
 @settings(deadline=None, max_examples=60)
-@given(length=st.integers(2, 200), seq=st.integers(1, 9), seed=st.integers(0, 5), number=st.integers(0, 1000))
+@given(
+    length=st.integers(2, 200),
+    seq=st.integers(1, 9),
+    seed=st.integers(0, 5),
+    number=st.integers(0, 1000),
+)
 def test_windows_lie_inside_the_text(length, seq, seed, number):
     if length <= seq:
         return
@@ -106,7 +117,7 @@ def test_the_background_thread_ends_when_iteration_is_left_early(text, seen):
     for _ in range(seen):
         next(batches)
     if seen == 1:
-        time.sleep(0.2)     # the queue is full and the thread waits to put
+        time.sleep(0.2)  # the queue is full and the thread waits to put
     batches.close()
     assert len(loader_threads()) == before
 
@@ -131,7 +142,7 @@ def test_batches_are_prepared_ahead(text):
     deadline = time.monotonic() + 5
     while len(prepared) < 4 and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert prepared == [0, 1, 2, 3]     # one taken, two waiting, one in the thread's hands
+    assert prepared == [0, 1, 2, 3]  # one taken, two waiting, one in the thread's hands
     batches.close()
 
 

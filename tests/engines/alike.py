@@ -1,4 +1,5 @@
-"""Runs of the production libraries beside one process of ours, in as few launches as there are sizes of the world."""
+"""Runs of the production libraries beside one process of ours, in as few launches as there are
+sizes of the world."""
 
 from __future__ import annotations
 
@@ -11,13 +12,25 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "train"))
 from equality import Run, gradient_error, loss_error, runs_on_rank, together  # noqa: E402
 
 LLAMA = dict(norm="rmsnorm", activation="swiglu", positions="rope", heads=4, kv_heads=2, bias=False)
-BASE = TrainConfig.of("tiny", layers=2, hidden=32, heads=4, seq=16, steps=5, optimizer="sgd", global_batch=8)
+BASE = TrainConfig.of(
+    "tiny", layers=2, hidden=32, heads=4, seq=16, steps=5, optimizer="sgd", global_batch=8
+)
 
 
 def alone(config: TrainConfig) -> TrainConfig:
     """The same training on one rank, the whole batch at once."""
-    return config.replace(dp=1, tp=1, pp=1, zero=0, sequence_parallel=False, offload=False, schedule="1f1b", virtual_stages=1, recompute="none",
-                          micro_batch=None)  # fmt: skip
+    return config.replace(
+        dp=1,
+        tp=1,
+        pp=1,
+        zero=0,
+        sequence_parallel=False,
+        offload=False,
+        schedule="1f1b",
+        virtual_stages=1,
+        recompute="none",
+        micro_batch=None,
+    )
 
 
 def run_all(cases: dict[str, TrainConfig], engine: str) -> dict[str, Run]:
@@ -26,7 +39,13 @@ def run_all(cases: dict[str, TrainConfig], engine: str) -> dict[str, Run]:
     for world in sorted({config.parallel.world_size for config in cases.values()}):
         names = [name for name, config in cases.items() if config.parallel.world_size == world]
         here = [(cases[name], engine) for name in names]
-        found.update(zip(names, together(here, launch(runs_on_rank, world, here, threads=1, timeout=300)), strict=True))
+        found.update(
+            zip(
+                names,
+                together(here, launch(runs_on_rank, world, here, threads=1, timeout=300)),
+                strict=True,
+            )
+        )
     return found
 
 

@@ -1,4 +1,5 @@
-"""DeepSpeed's ZeRO trains the same model as one process of ours, quietly, and says in one sentence what it lacks."""
+"""DeepSpeed's ZeRO trains the same model as one process of ours, quietly, and says in one sentence
+what it lacks."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from lab_utils.launch import LaunchError
 from lab_utils.layout.parameters import parameter_count
 
 can_run = pytest.mark.skipif(why_not() is not None, reason=why_not() or "")
-CASES = {      # what is changed, beside BASE and two ranks
+CASES = {  # what is changed, beside BASE and two ranks
     "stage 0": dict(clip=0.3),
     "stage 0, accumulated, recomputed": dict(micro_batch=2, recompute="full"),
     "stage 1": dict(zero=1, clip=0.3),
@@ -60,22 +61,31 @@ def test_equal_to_one_process_of_ours(name, runs, one_process):
 @can_run
 def test_what_it_sends(runs):
     summed, gathered = ("all_reduce", "dp", "gradient"), ("all_gather", "dp", "parameter")
-    for name, wanted in {      # its stages 1 and 2 sum whole gradients, and each rank keeps its part
-        "stage 0": {summed: WHOLE}, "stage 1": {summed: WHOLE, gathered: WHOLE}, "stage 2": {summed: WHOLE, gathered: WHOLE},
-        "stage 2, accumulated, llama": {summed: 2 * 4 * parameter_count(CONFIGS["stage 2, accumulated, llama"].model),      # after every micro-batch
-                                        gathered: 4 * parameter_count(CONFIGS["stage 2, accumulated, llama"].model)},
-    }.items():  # fmt: skip
+    # its stages 1 and 2 sum whole gradients, and each rank keeps its part
+    for name, wanted in {
+        "stage 0": {summed: WHOLE},
+        "stage 1": {summed: WHOLE, gathered: WHOLE},
+        "stage 2": {summed: WHOLE, gathered: WHOLE},
+        # after every micro-batch
+        "stage 2, accumulated, llama": {
+            summed: 2 * 4 * parameter_count(CONFIGS["stage 2, accumulated, llama"].model),
+            gathered: 4 * parameter_count(CONFIGS["stage 2, accumulated, llama"].model),
+        },
+    }.items():
         for rank in runs[name].ranks:
-            assert {(e.op, e.axis, e.purpose): e.bytes for e in rank.traffic if e.purpose != "control"} == wanted, name
+            assert {
+                (e.op, e.axis, e.purpose): e.bytes for e in rank.traffic if e.purpose != "control"
+            } == wanted, name
 
 
 @can_run
 def test_stage_3_shares_out_what_is_large(runs):
-    """Below 100,000 elements a weight stays whole on every rank, beside its shard: DeepSpeed's own default."""
+    """Below 100,000 elements a weight stays whole on every rank, beside its shard: DeepSpeed's own
+    default."""
     for name in ("stage 3", "stage 3, large vocabulary, recomputed"):
         model = CONFIGS[name].model
         large = 2 * model.vocab * model.hidden if model.vocab > 256 else 0
-        (first, second) = runs[name].ranks
+        first, second = runs[name].ranks
         shards, whole = 4 * parameter_count(model) // 2, 4 * (parameter_count(model) - large)
         assert first.memory["parameters"] == second.memory["parameters"] == shards + whole
         sent = {(e.op, e.purpose): e.bytes for e in first.traffic}
@@ -85,15 +95,18 @@ def test_stage_3_shares_out_what_is_large(runs):
 @can_run
 def test_optimizer_states_live_where_they_should(runs):
     momentum_and_fp32 = 2 * WHOLE // 2
-    for name, here, in_host in (("stage 1", momentum_and_fp32, 0), ("stage 1, offloaded", 0, momentum_and_fp32)):
+    for name, here, in_host in (
+        ("stage 1", momentum_and_fp32, 0),
+        ("stage 1, offloaded", 0, momentum_and_fp32),
+    ):
         memory = runs[name].ranks[0].memory
         assert (memory["optimizer"], memory["offloaded"]) == (here, in_host)
-        assert memory["gradients"] is None      # gone when the step is over
+        assert memory["gradients"] is None  # gone when the step is over
 
 
 @can_run
 def test_it_runs_quietly_and_leaves_nothing_behind(capfd):
-    train(TrainConfig.of("tiny", layers=1), threads=1)      # the fork server is there from now on
+    train(TrainConfig.of("tiny", layers=1), threads=1)  # the fork server is there from now on
     before = {process.pid for process in psutil.Process().children(recursive=True)}
     capfd.readouterr()
     report = train(BASE.replace(dp=2, zero=2, steps=3, layers=1), engine="deepspeed", threads=1)

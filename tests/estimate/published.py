@@ -1,12 +1,16 @@
-"""Published training throughputs, the constants fitted on them, and what those say about rows that they have not seen.
+"""Published training throughputs, the constants fitted on them, and what those say about rows that
+they have not seen.
 
 Run it for the table: `python tests/estimate/published.py`. Sources, copied by hand:
-SC21: Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", tables 1 and 2.
-H100: Megatron-Core's README (NVIDIA/Megatron-LM), the figure of weak scaling on H100 SXM, BF16; MFU is of 989 TFLOP/s.
+SC21: Narayanan et al. 2021, "Efficient Large-Scale Language Model Training on GPU Clusters Using
+Megatron-LM", tables 1 and 2.
+H100: Megatron-Core's README (NVIDIA/Megatron-LM), the figure of weak scaling on H100 SXM, BF16; MFU
+is of 989 TFLOP/s.
 
-"Held out" says that a row took no part in a fit, and no more: the form of the model was changed about a dozen times with the
-errors on these tables in sight (fused score passes, 64 MiB buckets, one ring for ZeRO-3, the overlap's cost), so no table is
-untouched. Expect larger errors on a cluster that is not here, as on the H100's.
+"Held out" says that a row took no part in a fit, and no more: the form of the model was changed
+about a dozen times with the errors on these tables in sight (fused score passes, 64 MiB buckets,
+one ring for ZeRO-3, the overlap's cost), so no table is untouched. Expect larger errors on a
+cluster that is not here, as on the H100's.
 """
 
 from __future__ import annotations
@@ -20,7 +24,12 @@ from typing import NamedTuple
 from lab_utils.config import Cluster, ModelConfig, ParallelConfig, TrainConfig, divisors
 from lab_utils.estimate.hardware import HARDWARE
 from lab_utils.estimate.hardware.fitted import Fitted
-from lab_utils.estimate.time.frameworks import DEEPSPEED_ZERO3, MEGATRON_CORE, MEGATRON_SC21, Framework
+from lab_utils.estimate.time.frameworks import (
+    DEEPSPEED_ZERO3,
+    MEGATRON_CORE,
+    MEGATRON_SC21,
+    Framework,
+)
 from lab_utils.estimate.time.stages import StageClock
 from lab_utils.estimate.time.step import step_parts
 
@@ -34,76 +43,175 @@ class Row(NamedTuple):
     tflops: float
 
 
-_BUCKET_MIB = 64.0      # as the planner's: libraries send tens of megabytes at a time
+_BUCKET_MIB = 64.0  # as the planner's: libraries send tens of megabytes at a time
 
 
-def _shape(h: int, layers: int, heads: int, vocab: int, seq: int, attention: str, tied: bool = True) -> ModelConfig:
-    return ModelConfig(layers=layers, hidden=h, heads=heads, vocab=vocab, seq=seq, tied=tied, attention=attention)
+def _shape(
+    h: int, layers: int, heads: int, vocab: int, seq: int, attention: str, tied: bool = True
+) -> ModelConfig:
+    return ModelConfig(
+        layers=layers, hidden=h, heads=heads, vocab=vocab, seq=seq, tied=tied, attention=attention
+    )
 
 
-def _sc21(size: str, h: int, layers: int, heads: int, tp: int, pp: int, v: int, micro: int, batch: int, gpus: int, tflops: float, table: str) -> Row:
+def _sc21(
+    size: str,
+    h: int,
+    layers: int,
+    heads: int,
+    tp: int,
+    pp: int,
+    v: int,
+    micro: int,
+    batch: int,
+    gpus: int,
+    tflops: float,
+    table: str,
+) -> Row:
     zero = 3 if "ZeRO-3" in table else 0
-    parallel = ParallelConfig(tp=tp, pp=pp, dp=gpus // (tp * pp), virtual_stages=v, schedule="interleaved" if v > 1 else "1f1b", zero=zero,
-                              bucket_mib=_BUCKET_MIB)
+    parallel = ParallelConfig(
+        tp=tp,
+        pp=pp,
+        dp=gpus // (tp * pp),
+        virtual_stages=v,
+        schedule="interleaved" if v > 1 else "1f1b",
+        zero=zero,
+        bucket_mib=_BUCKET_MIB,
+    )
     model = _shape(h, layers, heads, 51200, 2048, "explicit")
-    config = TrainConfig(model=model, parallel=parallel, global_batch=batch, micro_batch=micro, precision="bf16-pure", recompute="full")
+    config = TrainConfig(
+        model=model,
+        parallel=parallel,
+        global_batch=batch,
+        micro_batch=micro,
+        precision="bf16-pure",
+        recompute="full",
+    )
     return Row(table, size, config, tflops)
 
 
-# size, h, L, heads, tp, pp, virtual stages, micro-batch, global batch, GPUs, TFLOP/s; s = 2048, V = 51200, everything recomputed
-TABLE_1 = [_sc21(*row, "SC21 table 1") for row in (
-    ("1.7B", 2304, 24, 24, 1, 1, 1, 16, 512, 32, 137), ("3.6B", 3072, 30, 32, 2, 1, 1, 16, 512, 64, 138), ("7.5B", 4096, 36, 32, 4, 1, 1, 16, 512, 128, 142),
-    ("18B", 6144, 40, 48, 8, 1, 1, 8, 1024, 256, 135), ("39B", 8192, 48, 64, 8, 2, 1, 4, 1536, 512, 138), ("76B", 10240, 60, 80, 8, 4, 3, 2, 1792, 1024, 140),
-    ("145B", 12288, 80, 96, 8, 8, 2, 2, 2304, 1536, 148), ("310B", 16384, 96, 128, 8, 16, 2, 1, 2160, 1920, 155),
-    ("530B", 20480, 105, 128, 8, 35, 3, 1, 2520, 2520, 163), ("1T", 25600, 128, 160, 8, 64, 1, 1, 3072, 3072, 163))]  # fmt: skip
+# size, h, L, heads, tp, pp, virtual stages, micro-batch, global batch, GPUs, TFLOP/s; s = 2048, V =
+# 51200, everything recomputed
+TABLE_1 = [
+    _sc21(*row, "SC21 table 1")
+    for row in (
+        ("1.7B", 2304, 24, 24, 1, 1, 1, 16, 512, 32, 137),
+        ("3.6B", 3072, 30, 32, 2, 1, 1, 16, 512, 64, 138),
+        ("7.5B", 4096, 36, 32, 4, 1, 1, 16, 512, 128, 142),
+        ("18B", 6144, 40, 48, 8, 1, 1, 8, 1024, 256, 135),
+        ("39B", 8192, 48, 64, 8, 2, 1, 4, 1536, 512, 138),
+        ("76B", 10240, 60, 80, 8, 4, 3, 2, 1792, 1024, 140),
+        ("145B", 12288, 80, 96, 8, 8, 2, 2, 2304, 1536, 148),
+        ("310B", 16384, 96, 128, 8, 16, 2, 1, 2160, 1920, 155),
+        ("530B", 20480, 105, 128, 8, 35, 3, 1, 2520, 2520, 163),
+        ("1T", 25600, 128, 160, 8, 64, 1, 1, 3072, 3072, 163),
+    )
+]
 # table 2 prints the product of tp and pp; tp = 8 as in table 1, and no virtual stages (not printed)
-TABLE_2_PTD = [_sc21(*row, "SC21 table 2, PTD") for row in (
-    ("175B", 12288, 96, 96, 8, 12, 1, 1, 1536, 384, 153), ("175B", 12288, 96, 96, 8, 12, 1, 1, 1536, 768, 149),
-    ("175B", 12288, 96, 96, 8, 12, 1, 1, 1536, 1536, 141), ("530B", 20480, 105, 128, 8, 35, 1, 1, 2240, 560, 171),
-    ("530B", 20480, 105, 128, 8, 35, 1, 1, 2240, 1120, 167), ("530B", 20480, 105, 128, 8, 35, 1, 1, 2240, 2240, 159))]  # fmt: skip
-TABLE_2_ZERO_175B = [_sc21(*row, "SC21 table 2, ZeRO-3 175B") for row in (
-    ("175B", 12288, 96, 96, 1, 1, 1, 4, 1536, 384, 144), ("175B", 12288, 96, 96, 1, 1, 1, 2, 1536, 768, 88),
-    ("175B", 12288, 96, 96, 1, 1, 1, 1, 1536, 1536, 44))]  # fmt: skip
-TABLE_2_ZERO_530B = [_sc21(*row, "SC21 table 2, ZeRO-3 530B") for row in (
-    ("530B", 20480, 105, 128, 1, 1, 1, 4, 2560, 640, 138), ("530B", 20480, 105, 128, 1, 1, 1, 2, 2240, 1120, 98),
-    ("530B", 20480, 105, 128, 1, 1, 1, 1, 2240, 2240, 48))]  # fmt: skip
+TABLE_2_PTD = [
+    _sc21(*row, "SC21 table 2, PTD")
+    for row in (
+        ("175B", 12288, 96, 96, 8, 12, 1, 1, 1536, 384, 153),
+        ("175B", 12288, 96, 96, 8, 12, 1, 1, 1536, 768, 149),
+        ("175B", 12288, 96, 96, 8, 12, 1, 1, 1536, 1536, 141),
+        ("530B", 20480, 105, 128, 8, 35, 1, 1, 2240, 560, 171),
+        ("530B", 20480, 105, 128, 8, 35, 1, 1, 2240, 1120, 167),
+        ("530B", 20480, 105, 128, 8, 35, 1, 1, 2240, 2240, 159),
+    )
+]
+TABLE_2_ZERO_175B = [
+    _sc21(*row, "SC21 table 2, ZeRO-3 175B")
+    for row in (
+        ("175B", 12288, 96, 96, 1, 1, 1, 4, 1536, 384, 144),
+        ("175B", 12288, 96, 96, 1, 1, 1, 2, 1536, 768, 88),
+        ("175B", 12288, 96, 96, 1, 1, 1, 1, 1536, 1536, 44),
+    )
+]
+TABLE_2_ZERO_530B = [
+    _sc21(*row, "SC21 table 2, ZeRO-3 530B")
+    for row in (
+        ("530B", 20480, 105, 128, 1, 1, 1, 4, 2560, 640, 138),
+        ("530B", 20480, 105, 128, 1, 1, 1, 2, 2240, 1120, 98),
+        ("530B", 20480, 105, 128, 1, 1, 1, 1, 2240, 2240, 48),
+    )
+]
 
 
-def _h100(size: str, heads: int, h: int, layers: int, tp: int, pp: int, gpus: int, batch: int, tflops: float) -> Row:
-    """An untied head makes the printed sizes. Not printed, so assumed: micro-batch 1, sequence parallelism wherever tp > 1, fused
-    attention that recomputes nothing but its own products, the distributed optimizer (ZeRO-1), and of virtual stages the number
-    that is predicted to be fastest."""
+def _h100(
+    size: str,
+    heads: int,
+    h: int,
+    layers: int,
+    tp: int,
+    pp: int,
+    gpus: int,
+    batch: int,
+    tflops: float,
+) -> Row:
+    """An untied head makes the printed sizes. Not printed, so assumed: micro-batch 1, sequence
+    parallelism wherever tp > 1, fused attention that recomputes nothing but its own products, the
+    distributed optimizer (ZeRO-1), and of virtual stages the number that is predicted to be
+    fastest."""
     dp = gpus // (tp * pp)
-    parallel = ParallelConfig(tp=tp, pp=pp, dp=dp, zero=1, sequence_parallel=tp > 1, bucket_mib=_BUCKET_MIB)
+    parallel = ParallelConfig(
+        tp=tp, pp=pp, dp=dp, zero=1, sequence_parallel=tp > 1, bucket_mib=_BUCKET_MIB
+    )
     model = _shape(h, layers, heads, 131072, 4096, "sdpa", tied=False)
-    config = TrainConfig(model=model, parallel=parallel, global_batch=batch, micro_batch=1, precision="bf16-pure")
+    config = TrainConfig(
+        model=model, parallel=parallel, global_batch=batch, micro_batch=1, precision="bf16-pure"
+    )
     return Row("H100", size, config, tflops)
 
 
-H100 = [_h100(*row) for row in (
-    ("1.7B", 16, 2048, 24, 1, 1, 48, 192, 408.8), ("7.1B", 32, 4096, 30, 2, 1, 96, 192, 465.9), ("16B", 48, 6144, 32, 4, 1, 192, 192, 489.1),
-    ("32B", 56, 7168, 48, 8, 1, 384, 192, 459.6), ("70B", 64, 8192, 84, 8, 2, 768, 384, 419.7), ("119B", 80, 10240, 92, 8, 4, 1536, 768, 420.5),
-    ("177B", 96, 12288, 96, 8, 6, 2304, 1152, 432.8), ("314B", 128, 16384, 96, 8, 8, 3072, 1536, 474.4), ("462B", 144, 18432, 112, 8, 16, 6144, 3072, 459.9))]
+H100 = [
+    _h100(*row)
+    for row in (
+        ("1.7B", 16, 2048, 24, 1, 1, 48, 192, 408.8),
+        ("7.1B", 32, 4096, 30, 2, 1, 96, 192, 465.9),
+        ("16B", 48, 6144, 32, 4, 1, 192, 192, 489.1),
+        ("32B", 56, 7168, 48, 8, 1, 384, 192, 459.6),
+        ("70B", 64, 8192, 84, 8, 2, 768, 384, 419.7),
+        ("119B", 80, 10240, 92, 8, 4, 1536, 768, 420.5),
+        ("177B", 96, 12288, 96, 8, 6, 2304, 1152, 432.8),
+        ("314B", 128, 16384, 96, 8, 8, 3072, 1536, 474.4),
+        ("462B", 144, 18432, 112, 8, 16, 6144, 3072, 459.9),
+    )
+]
 
 
 def counted_flops(row: Row) -> float:
     """FLOPs of one step as the row's source counts them.
 
-    SC21, section 5.1: F = 96·B·s·L·h²·(1 + s/(6h) + V/(16·L·h)), the second forward pass included; Megatron-Core counts
-    without it: three quarters of the blocks' share, F = 72·B·s·L·h²·(1 + s/(6h) + V/(12·L·h)).
+    SC21, section 5.1: F = 96·B·s·L·h²·(1 + s/(6h) + V/(16·L·h)), the second forward pass included;
+    Megatron-Core counts without it: three quarters of the blocks' share, F = 72·B·s·L·h²·(1 +
+    s/(6h) + V/(12·L·h)).
     """
     m, b = row.config.model, row.config.global_batch
     times, head = (72, 12) if row.table == "H100" else (96, 16)
-    return times * b * m.seq * m.layers * m.hidden**2 * (1 + m.seq / (6 * m.hidden) + m.vocab / (head * m.layers * m.hidden))
+    return (
+        times
+        * b
+        * m.seq
+        * m.layers
+        * m.hidden**2
+        * (1 + m.seq / (6 * m.hidden) + m.vocab / (head * m.layers * m.hidden))
+    )
 
 
 def framework_of(row: Row) -> Framework:
-    return MEGATRON_CORE if row.table == "H100" else DEEPSPEED_ZERO3 if row.config.parallel.zero == 3 else MEGATRON_SC21
+    return (
+        MEGATRON_CORE
+        if row.table == "H100"
+        else DEEPSPEED_ZERO3
+        if row.config.parallel.zero == 3
+        else MEGATRON_SC21
+    )
 
 
 def machine(row: Row, c: Fitted) -> Cluster:
     sheet = HARDWARE["H100-SXM" if row.table == "H100" else "A100-80"]
-    rings = 1 if row.config.parallel.zero == 3 else None       # its own collapse says so: 16 to 18 GB/s a node
+    # its own collapse says so: 16 to 18 GB/s a node
+    rings = 1 if row.config.parallel.zero == 3 else None
     return sheet.replace(**c.fields(), rings_across_nodes=rings)
 
 
@@ -111,7 +219,9 @@ def predicted(row: Row, c: Fitted) -> float:
     """TFLOP/s per GPU."""
     cluster, framework = machine(row, c), framework_of(row)
     clock = StageClock(cluster, framework)
-    seconds = min(step_parts(config, cluster, framework, clock=clock).step for config in candidates(row))
+    seconds = min(
+        step_parts(config, cluster, framework, clock=clock).step for config in candidates(row)
+    )
     return counted_flops(row) / seconds / row.config.parallel.world_size / 1e12
 
 
@@ -120,19 +230,32 @@ def candidates(row: Row) -> list[TrainConfig]:
     p = row.config.parallel
     if row.table != "H100" or p.pp == 1:
         return [row.config]
-    chunks = [v for v in divisors(row.config.model.layers // p.pp) if v > 1 and row.config.micro_batches % p.pp == 0]
-    return [row.config, *(replace(row.config, parallel=replace(p, virtual_stages=v, schedule="interleaved")) for v in chunks)]
+    chunks = [
+        v
+        for v in divisors(row.config.model.layers // p.pp)
+        if v > 1 and row.config.micro_batches % p.pp == 0
+    ]
+    return [
+        row.config,
+        *(
+            replace(row.config, parallel=replace(p, virtual_stages=v, schedule="interleaved"))
+            for v in chunks
+        ),
+    ]
 
 
-# What is known before any row is looked at: a copy on an H200 reaches 4.3 of 4.8 TB/s (measured), so memory is not fitted; rings
-# reach about 0.78 of NVLink (235 of 300 GB/s on a DGX A100, nccl-tests); products in training stay below the book's maximum.
+# What is known before any row is looked at: a copy on an H200 reaches 4.3 of 4.8 TB/s (measured),
+# so memory is not fitted; rings reach about 0.78 of NVLink (235 of 300 GB/s on a DGX A100,
+# nccl-tests); products in training stay below the book's maximum.
 PRIOR = Fitted(matmul=0.85, half_size=32.0, hbm=0.9, wire=0.78)
-_TRUST = 1e-3       # a constant that is e times its prior costs as much as 3.2 % of error on every row
+# a constant that is e times its prior costs as much as 3.2 % of error on every row
+_TRUST = 1e-3
 
 
 def fit(rows: Sequence[Row]) -> Fitted:
-    """Three constants (matmul, half_size, wire) with the least squared relative error on `rows`, drawn a little towards PRIOR;
-    then a fourth, overlap, on the ZeRO-3 rows of 175B, because Megatron's rows on A100 overlap nothing.
+    """Three constants (matmul, half_size, wire) with the least squared relative error on `rows`,
+    drawn a little towards PRIOR; then a fourth, overlap, on the ZeRO-3 rows of 175B, because
+    Megatron's rows on A100 overlap nothing.
 
     A simplex walk over their logarithms (Nelder and Mead 1965).
     """
@@ -149,19 +272,31 @@ def fit(rows: Sequence[Row]) -> Fitted:
     base = made(nelder_mead(cost, start))
 
     def overlapping(x: Sequence[float]) -> float:
-        return sum(log(predicted(row, replace(base, overlap=exp(x[0]))) / row.tflops) ** 2 for row in TABLE_2_ZERO_175B)
+        return sum(
+            log(predicted(row, replace(base, overlap=exp(x[0]))) / row.tflops) ** 2
+            for row in TABLE_2_ZERO_175B
+        )
 
     return replace(base, overlap=exp(nelder_mead(overlapping, [log(0.2)], rounds=25)[0]))
 
 
-def nelder_mead(cost: Callable[[Sequence[float]], float], start: Sequence[float], step: float = 0.2, rounds: int = 80) -> list[float]:
-    corners = [list(start)] + [[x + step * (i == j) for j, x in enumerate(start)] for i in range(len(start))]
+def nelder_mead(
+    cost: Callable[[Sequence[float]], float],
+    start: Sequence[float],
+    step: float = 0.2,
+    rounds: int = 80,
+) -> list[float]:
+    corners = [list(start)] + [
+        [x + step * (i == j) for j, x in enumerate(start)] for i in range(len(start))
+    ]
     ranked = sorted((cost(x), x) for x in corners)
     for _ in range(rounds):
         best, worst = ranked[0], ranked[-1]
         middle = [sum(x[i] for _, x in ranked[:-1]) / (len(ranked) - 1) for i in range(len(start))]
 
-        def along(factor: float, middle: list[float] = middle, worst: list[float] = worst[1]) -> tuple[float, list[float]]:
+        def along(
+            factor: float, middle: list[float] = middle, worst: list[float] = worst[1]
+        ) -> tuple[float, list[float]]:
             x = [m + factor * (m - w) for m, w in zip(middle, worst, strict=True)]
             return cost(x), x
 
@@ -173,7 +308,13 @@ def nelder_mead(cost: Callable[[Sequence[float]], float], start: Sequence[float]
         if new < worst:
             ranked = sorted([*ranked[:-1], new])
         else:
-            ranked = sorted([best] + [(cost(y := [(a + b) / 2 for a, b in zip(x, best[1], strict=True)]), y) for _, x in ranked[1:]])
+            ranked = sorted(
+                [best]
+                + [
+                    (cost(y := [(a + b) / 2 for a, b in zip(x, best[1], strict=True)]), y)
+                    for _, x in ranked[1:]
+                ]
+            )
     return ranked[0][1]
 
 
@@ -188,8 +329,8 @@ def baseline(rows: Sequence[Row]) -> float:
 
 
 class Errors(NamedTuple):
-    """Relative errors of a model on some rows; of one constant fitted on those very rows; and of one fitted where the
-    model was (as a share of the data sheet's peak)."""
+    """Relative errors of a model on some rows; of one constant fitted on those very rows; and of
+    one fitted where the model was (as a share of the data sheet's peak)."""
 
     fitted_on: str
     table: str
@@ -217,8 +358,13 @@ def mean(errors: Sequence[float]) -> float:
     return sum(map(abs, errors)) / len(errors)
 
 
-TABLES = {"SC21 table 1": TABLE_1, "SC21 table 2, PTD": TABLE_2_PTD, "SC21 table 2, ZeRO-3 175B": TABLE_2_ZERO_175B,
-          "SC21 table 2, ZeRO-3 530B": TABLE_2_ZERO_530B, "H100": H100}
+TABLES = {
+    "SC21 table 1": TABLE_1,
+    "SC21 table 2, PTD": TABLE_2_PTD,
+    "SC21 table 2, ZeRO-3 175B": TABLE_2_ZERO_175B,
+    "SC21 table 2, ZeRO-3 530B": TABLE_2_ZERO_530B,
+    "H100": H100,
+}
 FITS = (("SC21 table 1",), ("SC21 table 2, PTD",), ("SC21 table 1", "SC21 table 2, PTD"))
 
 
@@ -231,8 +377,16 @@ def all_errors() -> tuple[tuple[Fitted, tuple[Errors, ...]], ...]:
         constants, elsewhere, errors = fit(seen), baseline(seen), []
         for table, rows in TABLES.items():
             one, ours = baseline(rows), [predicted(row, constants) for row in rows]
-            errors.append(Errors(" + ".join(names), table, tuple(ours), tuple(x / row.tflops - 1 for x, row in zip(ours, rows, strict=True)),
-                                 tuple(one / row.tflops - 1 for row in rows), tuple(elsewhere * peak(row) / peak(seen[0]) / row.tflops - 1 for row in rows)))
+            errors.append(
+                Errors(
+                    " + ".join(names),
+                    table,
+                    tuple(ours),
+                    tuple(x / row.tflops - 1 for x, row in zip(ours, rows, strict=True)),
+                    tuple(one / row.tflops - 1 for row in rows),
+                    tuple(elsewhere * peak(row) / peak(seen[0]) / row.tflops - 1 for row in rows),
+                )
+            )
         found.append((constants, tuple(errors)))
     return tuple(found)
 
@@ -240,15 +394,29 @@ def all_errors() -> tuple[tuple[Fitted, tuple[Errors, ...]], ...]:
 def main() -> None:
     """Print every prediction of every fit."""
     for constants, errors in all_errors():
-        print(f"fitted on {errors[0].fitted_on}: " + ", ".join(f"{name} {value:.3g}" for name, value in vars(constants).items()))
+        print(
+            f"fitted on {errors[0].fitted_on}: "
+            + ", ".join(f"{name} {value:.3g}" for name, value in vars(constants).items())
+        )
         for e in errors:
-            print(f"  {e.table} ({'held out' if e.held_out else 'fitted'}): mean {e.mean:.1%}, worst {e.worst:.1%}")
-            print(f"    trivial: one constant fitted on these very rows: mean {mean(e.one_constant):.1%}, worst {max(map(abs, e.one_constant)):.1%}; "
-                  f"one share of the peak, fitted where ours was: mean {mean(e.constant_held_out):.1%}")
+            print(
+                f"  {e.table} ({'held out' if e.held_out else 'fitted'}): mean {e.mean:.1%}, worst"
+                f" {e.worst:.1%}"
+            )
+            print(
+                "    trivial: one constant fitted on these very rows: mean"
+                f" {mean(e.one_constant):.1%}, worst {max(map(abs, e.one_constant)):.1%}; one share"
+                f" of the peak, fitted where ours was: mean {mean(e.constant_held_out):.1%}"
+            )
             for row, tflops, error in zip(TABLES[e.table], e.predicted, e.ours, strict=True):
                 p = row.config.parallel
-                layout = f"{row.size:>5} on {p.world_size:5,} GPUs, tp {p.tp} pp {p.pp:2} dp {p.dp:4}"
-                print(f"    {layout}: published {row.tflops:5.1f}, predicted {tflops:5.1f} TFLOP/s ({error:+.1%})")
+                layout = (
+                    f"{row.size:>5} on {p.world_size:5,} GPUs, tp {p.tp} pp {p.pp:2} dp {p.dp:4}"
+                )
+                print(
+                    f"    {layout}: published {row.tflops:5.1f}, predicted {tflops:5.1f} TFLOP/s"
+                    f" ({error:+.1%})"
+                )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""What the caching allocator makes of requests, by its published rules; additions are labelled, and no part of the peak."""
+"""What the caching allocator makes of requests, by its published rules; additions are labelled, and
+no part of the peak."""
 
 from __future__ import annotations
 
@@ -10,7 +11,10 @@ MIB = 2**20
 
 def test_rounding():
     assert [block_bytes(n) for n in (1, 512, 513, 4096)] == [512, 512, 1024, 4096]
-    assert [segment_bytes(n) // MIB for n in (1, MIB, MIB + 1, 10 * MIB - 1, 10 * MIB, 10 * MIB + 1, 21 * MIB)] == [2, 2, 20, 10, 10, 12, 22]
+    assert [
+        segment_bytes(n) // MIB
+        for n in (1, MIB, MIB + 1, 10 * MIB - 1, 10 * MIB, 10 * MIB + 1, 21 * MIB)
+    ] == [2, 2, 20, 10, 10, 12, 22]
 
 
 def test_additions_are_labelled_and_apart():

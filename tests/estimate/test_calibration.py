@@ -9,7 +9,13 @@ import pytest
 from lab_utils.config import ConfigError, TrainConfig
 from lab_utils.estimate import estimate
 from lab_utils.estimate.hardware import this_machine
-from lab_utils.estimate.hardware.calibration import calibration_file, cluster_of, load_calibration, saturation, save_calibration
+from lab_utils.estimate.hardware.calibration import (
+    calibration_file,
+    cluster_of,
+    load_calibration,
+    saturation,
+    save_calibration,
+)
 from lab_utils.estimate.time.roofline import share_of_rate
 from lab_utils.estimate.time.step import step_time
 
@@ -17,23 +23,45 @@ SHAPES = [(64, 64, 64), (1024, 64, 256), (1024, 256, 1024), (2048, 512, 512)]
 
 
 def products(rate: float, half: float, overhead: float) -> list[list[float]]:
-    return [[m, k, n, overhead + 2 * m * k * n / rate * (1 + half * (1 / m + 1 / k + 1 / n))] for m, k, n in SHAPES]
+    return [
+        [m, k, n, overhead + 2 * m * k * n / rate * (1 + half * (1 / m + 1 / k + 1 / n))]
+        for m, k, n in SHAPES
+    ]
 
 
 def table(ranks: int, rate: float) -> dict:
-    rates = dict.fromkeys(("norm", "activation", "add", "softmax", "loss", "embedding", "cast", "copy", "optimizer"), 1e10)
+    rates = dict.fromkeys(
+        ("norm", "activation", "add", "softmax", "loss", "embedding", "cast", "copy", "optimizer"),
+        1e10,
+    )
     fused = {kind: [[64, 16, 10**9, 10**9 / (rate / 4)]] for kind in ("fp32", "bf16")}
-    kernels = {"bytes_per_second": rates, "by_size": [[2**20, 1e10], [2**26, 2e9]], "call_seconds": 5e-6, "attention": fused}
-    wires = {op: [[64, 1e-4], [65536, 2e-4]] for op in ("all_reduce", "reduce_scatter", "all_gather", "send")}
+    kernels = {
+        "bytes_per_second": rates,
+        "by_size": [[2**20, 1e10], [2**26, 2e9]],
+        "call_seconds": 5e-6,
+        "attention": fused,
+    }
+    wires = {
+        op: [[64, 1e-4], [65536, 2e-4]]
+        for op in ("all_reduce", "reduce_scatter", "all_gather", "send")
+    }
     measured = {"fp32": products(rate, 30, 0.0), "bf16": products(3 * rate, 90, 0.0)}
-    return {"ranks": ranks, "threads": max(1, 2 // ranks), "products": measured, "kernels": kernels, "collectives": wires if ranks > 1 else {}}
+    return {
+        "ranks": ranks,
+        "threads": max(1, 2 // ranks),
+        "products": measured,
+        "kernels": kernels,
+        "collectives": wires if ranks > 1 else {},
+    }
 
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_UTILS_CACHE", str(tmp_path / "new"))
     machine = {"name": "cpu, 2 cores", "cores": 2, "date": "2026-11-21"}
-    return save_calibration({"1": table(1, 2e11), "2": table(2, 1e11), "4": table(4, 5e10)}, machine)
+    return save_calibration(
+        {"1": table(1, 2e11), "2": table(2, 1e11), "4": table(4, 5e10)}, machine
+    )
 
 
 def test_the_line_through_the_products_gives_rate_and_half_size_back():
@@ -56,7 +84,8 @@ def test_a_calibration_is_kept_and_found(kept):
     assert machine.matmul_half_size == pytest.approx(30, rel=1e-6)
     assert cluster_of(found, 1).flops_per_second == pytest.approx(2e11, rel=1e-6)
     assert cluster_of(found, 2, "bf16").flops_per_second == pytest.approx(3e11, rel=1e-6)
-    assert cluster_of(found, 8).flops_per_second == pytest.approx(1e11, rel=1e-6)        # two of them compute at once, the others wait
+    # two of them compute at once, the others wait
+    assert cluster_of(found, 8).flops_per_second == pytest.approx(1e11, rel=1e-6)
     assert machine.collectives[2]["all_reduce"] == ((64, 1e-4), (65536, 2e-4))
     assert "2026-11-21" in machine.sources["all"]
 
@@ -66,7 +95,7 @@ def test_estimate_predicts_this_machines_times_once_it_is_calibrated(kept):
     report = estimate(config)
     assert report.ranks[0].time["step"] > 0
     assert report.ranks[0].time["communication"] > 0
-    assert report.ranks[0].time["hidden"] == 0       # two cores hide nothing
+    assert report.ranks[0].time["hidden"] == 0  # two cores hide nothing
     kept.unlink()
     assert not estimate(config).ranks[0].time
 
@@ -80,7 +109,9 @@ def test_a_file_that_is_no_calibration_is_said_to_be_none(kept):
 
 def test_large_tensors_are_slower_by_what_was_measured(kept):
     machine = cluster_of(load_calibration(kept), 1)
-    assert [share_of_rate(machine, nbytes) for nbytes in (0, 2**20, 2**23, 2**26, 2**30)] == pytest.approx([1, 1, 0.6, 0.2, 0.2])
+    assert [
+        share_of_rate(machine, nbytes) for nbytes in (0, 2**20, 2**23, 2**26, 2**30)
+    ] == pytest.approx([1, 1, 0.6, 0.2, 0.2])
     for seq, share in ((64, 1.0), (2048, 0.6)):
         config = TrainConfig.of("tiny", seq=seq, attention="explicit", global_batch=1)
         free = step_time(config, machine.replace(memory_share_by_size=())).step

@@ -1,4 +1,5 @@
-"""The ledger op by op: bytes moved by hand, and its messages against the closed form of a step's traffic. About 2 s."""
+"""The ledger op by op: bytes moved by hand, and its messages against the closed form of a step's
+traffic. About 2 s."""
 
 from __future__ import annotations
 
@@ -8,41 +9,59 @@ from lab_utils import TrainConfig
 from lab_utils.estimate.ops import backward_order, ledger_parts, op_ledger, step_flops
 from lab_utils.estimate.traffic import step_traffic
 
-BASE = TrainConfig.of("tiny", layers=3, hidden=32, heads=4, seq=16, vocab=256, global_batch=4, bias=False)
+BASE = TrainConfig.of(
+    "tiny", layers=3, hidden=32, heads=4, seq=16, vocab=256, global_batch=4, bias=False
+)
 TOKENS, HIDDEN, VOCAB, FFN = 64, 32, 256, 128
 
 
 def test_a_product_reads_and_writes_what_it_must():
     ops = {op.name: op for op in op_ledger(BASE)}
     down, head = ops["blocks.1.mlp.down"], ops["head"]
-    assert (down.kind, down.shape, down.parameters) == ("matmul", (TOKENS, FFN, HIDDEN), ("blocks.1.mlp.down.weight",))
+    assert (down.kind, down.shape, down.parameters) == (
+        "matmul",
+        (TOKENS, FFN, HIDDEN),
+        ("blocks.1.mlp.down.weight",),
+    )
     assert down.forward_flops == 2 * TOKENS * FFN * HIDDEN
     assert down.backward_flops == 2 * down.forward_flops
     assert down.forward_hbm_bytes == 4 * (TOKENS * FFN + FFN * HIDDEN + TOKENS * HIDDEN)
-    assert down.backward_hbm_bytes == 2 * down.forward_hbm_bytes      # each of the two products touches the same three matrices
+    # each of the two products touches the same three matrices
+    assert down.backward_hbm_bytes == 2 * down.forward_hbm_bytes
     assert head.forward_hbm_bytes == 4 * (TOKENS * HIDDEN + HIDDEN * VOCAB + TOKENS * VOCAB)
 
 
 def test_autocast_pays_for_its_casts():
-    """bf16: the product moves half as much, but weight and input are read in fp32 and written in bf16 first."""
+    """bf16: the product moves half as much, but weight and input are read in fp32 and written in
+    bf16 first."""
     up = {op.name: op for op in op_ledger(BASE.replace(precision="bf16"))}["blocks.0.mlp.up"]
     weight, inputs, outputs = HIDDEN * FFN, TOKENS * HIDDEN, TOKENS * FFN
     assert up.forward_hbm_bytes == 2 * (weight + inputs + outputs) + 6 * (weight + inputs)
 
 
 def test_recomputation_runs_a_forward_pass_again():
-    plain, again = ({op.name: op for op in op_ledger(BASE.replace(recompute=policy, attention="explicit"))} for policy in ("none", "1"))
+    plain, again = (
+        {op.name: op for op in op_ledger(BASE.replace(recompute=policy, attention="explicit"))}
+        for policy in ("none", "1")
+    )
     for name, op in again.items():
         runs_again = name.startswith("blocks.1.")
         assert op.recomputed_flops == (plain[name].forward_flops if runs_again else 0), name
         assert op.recomputed_hbm_bytes == (plain[name].forward_hbm_bytes if runs_again else 0), name
-        assert (op.backward_flops, op.backward_hbm_bytes) == (plain[name].backward_flops, plain[name].backward_hbm_bytes)
+        assert (op.backward_flops, op.backward_hbm_bytes) == (
+            plain[name].backward_flops,
+            plain[name].backward_hbm_bytes,
+        )
 
 
 LAYOUTS = [
-    {}, {"sequence_parallel": True}, {"recompute": "full"}, {"sequence_parallel": True, "recompute": "0,2", "precision": "bf16"},
-    {"pp": 3, "micro_batch": 1}, {"norm": "rmsnorm", "positions": "rope", "activation": "swiglu", "tied": True},
-]  # fmt: skip
+    {},
+    {"sequence_parallel": True},
+    {"recompute": "full"},
+    {"sequence_parallel": True, "recompute": "0,2", "precision": "bf16"},
+    {"pp": 3, "micro_batch": 1},
+    {"norm": "rmsnorm", "positions": "rope", "activation": "swiglu", "tied": True},
+]
 
 
 @pytest.mark.parametrize("flags", LAYOUTS, ids=str)
@@ -54,7 +73,11 @@ def test_its_messages_are_the_steps_tensor_parallel_traffic(flags):
             calls_and_bytes = sums.setdefault(message.op, [0, 0])
             calls_and_bytes[0] += config.micro_batches
             calls_and_bytes[1] += config.micro_batches * message.bytes
-        step = [entry for entry in step_traffic(config, pp_rank=pp) if entry.axis == "tp" and entry.purpose == "activation"]
+        step = [
+            entry
+            for entry in step_traffic(config, pp_rank=pp)
+            if entry.axis == "tp" and entry.purpose == "activation"
+        ]
         assert sums == {entry.op: [entry.calls, entry.bytes] for entry in step}
 
 

@@ -1,4 +1,5 @@
-"""The planner: against all layouts one by one, against what experts ran, and what it answers where nothing fits."""
+"""The planner: against all layouts one by one, against what experts ran, and what it answers where
+nothing fits."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import re
 import time
 
 import pytest
-from published_plans import standings
+from published_plans import ROWS, standing
 
 from lab_utils import i18n
 from lab_utils.config import ConfigError, ModelConfig
@@ -55,17 +56,19 @@ def test_no_layout_one_change_away_is_faster():
 
 
 def test_405b_on_16384_gpus_takes_seconds():
-    began = time.perf_counter()
+    began = time.process_time()  # of this process alone: others may be at work
     plans = plan(model("llama3.1-405b"), cluster("H100-SXM"), 16384, 2048)
-    assert time.perf_counter() - began <= 10      # 0.4 s on an idle machine
+    assert time.process_time() - began <= 10  # 0.4 s on an idle machine
     best = plans[0].config.parallel
-    assert best.tp == 8                 # as Grattafiori et al. 2024, table 4 (tp 8, pp 16, dp 128): whole nodes, deep pipeline
+    # as Grattafiori et al. 2024, table 4 (tp 8, pp 16, dp 128): whole nodes, deep pipeline
+    assert best.tp == 8
     assert best.pp >= 4
     assert plans[0].time.mfu < 0.6
 
 
-@pytest.mark.parametrize("one", standings(), ids=lambda one: f"{one.row.table} {one.row.size}")
-def test_published_layouts_fit_and_are_not_far_from_the_best(one):
+@pytest.mark.parametrize("name", ROWS)
+def test_published_layouts_fit_and_are_not_far_from_the_best(name):
+    one = standing(name)
     assert one.held <= one.room
     assert 1 - 1e-6 <= one.regret <= 1.5
     if one.row.size in ("1.7B", "310B", "530B", "1T", "119B", "177B", "314B", "462B"):
@@ -73,8 +76,8 @@ def test_published_layouts_fit_and_are_not_far_from_the_best(one):
 
 
 def test_314b_does_not_fit_without_zero():
-    config = next(one.row.config for one in standings() if one.row.size == "314B")
-    with_zero = next(one for one in standings() if one.row.size == "314B").held
+    one = next(standing(name) for name, row in ROWS.items() if row.size == "314B")
+    config, with_zero = one.row.config, one.held
     without = needed_bytes(config.replace(zero=0), MEGATRON_CORE)
     assert with_zero < 80e9 - RESERVED_BYTES < without
 
@@ -86,18 +89,25 @@ def test_what_a_plan_needs_is_the_fullest_ranks_peak_to_the_byte():
     configs = [config for group in search.configs() for config in group if config.parallel.pp < 8]
     for config in rng.sample(configs, 60):
         p = config.parallel
-        peaks = [rank_memory(config, pp, tp, model_state_bytes(config, pp, tp)["optimizer"]).peak for pp in range(p.pp) for tp in range(p.tp)]
+        peaks = [
+            rank_memory(config, pp, tp, model_state_bytes(config, pp, tp)["optimizer"]).peak
+            for pp in range(p.pp)
+            for tp in range(p.tp)
+        ]
         assert needed_bytes(config) == max(peaks), config
         assert least_bytes(config) <= max(peaks), config
 
 
-# -- questions without an answer -----------------------------------------------------------------------------------------------
+# -- questions without an answer -------------------------------------------------------------------
 
 
 REFUSED = {
     "one node is too small": (dict(model="llama3-70b", gpus=8, batch=64), "nothing fits on 8 GPUs"),
     "without ZeRO": (dict(model="llama3-70b", gpus=64, batch=64, zero=0, tp=1, pp=1), "--zero"),
-    "without recomputation": (dict(model="llama3-8b", gpus=8, batch=8, seq=16384, recompute="none", tp=1, pp=1), "--recompute"),
+    "without recomputation": (
+        dict(model="llama3-8b", gpus=8, batch=8, seq=16384, recompute="none", tp=1, pp=1),
+        "--recompute",
+    ),
     "tp over the node": (dict(model="llama3-70b", gpus=64, batch=64, tp=16), "use --tp 8"),
     "heads": (dict(model="gpt2", gpus=8, batch=8, tp=8), "use --tp"),
     "not a multiple": (dict(model="gpt2", gpus=9, batch=9, tp=4), "use --gpus 8"),
@@ -109,7 +119,13 @@ REFUSED = {
 def _ask(question: dict):
     question = dict(question)
     shape = {name: question.pop(name) for name in ("seq",) if name in question}
-    return plan(model(question.pop("model"), **shape), A100, question.pop("gpus"), question.pop("batch"), **question)
+    return plan(
+        model(question.pop("model"), **shape),
+        A100,
+        question.pop("gpus"),
+        question.pop("batch"),
+        **question,
+    )
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -125,8 +141,11 @@ def test_a_question_without_an_answer_gets_one_sentence_and_what_works(name, mon
         _ask(question)
     assert HAN.search(str(chinese.value))
     works = dict(question)
-    for flag, value in re.findall(r"(?:use|;) --([a-z-]+) (\w+)", str(english.value)):       # and it does
-        works["batch" if flag == "global-batch" else flag.replace("-", "_")] = int(value) if value.isdecimal() else value
+    # and it does
+    for flag, value in re.findall(r"(?:use|;) --([a-z-]+) (\w+)", str(english.value)):
+        works["batch" if flag == "global-batch" else flag.replace("-", "_")] = (
+            int(value) if value.isdecimal() else value
+        )
     if enough := re.search(r"([\d,]+) GPUs are enough", str(english.value)):
         works["gpus"] = int(enough[1].replace(",", ""))
     if name != "no GPUs":
@@ -134,10 +153,10 @@ def test_a_question_without_an_answer_gets_one_sentence_and_what_works(name, mon
 
 
 def test_a_pinned_flag_stays():
-    plans = plan(model("llama3-8b"), A100, 64, 256, top=None, tp=4, zero=1)
+    plans = plan(model("llama3-8b"), A100, 16, 16, top=None, tp=4, zero=1)
     assert {(p.config.parallel.tp, p.config.parallel.zero) for p in plans} == {(4, 1)}
 
 
 def test_every_gpu_of_the_table_can_be_asked():
     for name in HARDWARE:
-        assert plan(model("gpt2"), cluster(name), 8, 64, top=1)[0].seconds > 0
+        assert plan(model("gpt2"), cluster(name), 2, 4, top=1)[0].seconds > 0

@@ -1,4 +1,5 @@
-"""Seconds of any layout: links, rooflines and pipelines by hand, what must hold on every machine, and bottlenecks made on purpose."""
+"""Seconds of any layout: links, rooflines and pipelines by hand, what must hold on every machine,
+and bottlenecks made on purpose."""
 
 from __future__ import annotations
 
@@ -26,31 +27,52 @@ from lab_utils.layout.refusals import refuse_layout
 from lab_utils.layout.schedule import make_schedule
 
 GPU = cluster("A100-80")
-LAYOUTS = [dict(dp=2), dict(tp=2), dict(tp=2, sequence_parallel=True), dict(pp=2), dict(dp=2, zero=1), dict(dp=2, zero=2), dict(dp=2, zero=3),
-           dict(dp=2, tp=2, pp=2), dict(pp=2, schedule="gpipe"), dict(pp=2, schedule="zero-bubble"), dict(pp=2, schedule="interleaved", virtual_stages=2),
-           dict(dp=2, tp=2, pp=2, zero=1, sequence_parallel=True), dict(dp=2, zero=1, offload=True), dict(recompute="full"),
-           dict(recompute="selective")]  # fmt: skip
+LAYOUTS = [
+    dict(dp=2),
+    dict(tp=2),
+    dict(tp=2, sequence_parallel=True),
+    dict(pp=2),
+    dict(dp=2, zero=1),
+    dict(dp=2, zero=2),
+    dict(dp=2, zero=3),
+    dict(dp=2, tp=2, pp=2),
+    dict(pp=2, schedule="gpipe"),
+    dict(pp=2, schedule="zero-bubble"),
+    dict(pp=2, schedule="interleaved", virtual_stages=2),
+    dict(dp=2, tp=2, pp=2, zero=1, sequence_parallel=True),
+    dict(dp=2, zero=1, offload=True),
+    dict(recompute="full"),
+    dict(recompute="selective"),
+]
 
 
 def run_of(**flags) -> TrainConfig:
     return TrainConfig.of("gpt2", **(dict(global_batch=8, micro_batch=1, precision="bf16") | flags))
 
 
-# -- links ---------------------------------------------------------------------------------------------------------------------
+# -- links -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("degrees", "axis", "crosses", "bytes_per_second"), [
-    (dict(tp=8, pp=4, dp=4), "tp", False, 300e9),       # fills one node
-    (dict(tp=8, pp=4, dp=4), "pp", True, 25e9),         # neighbours are 8 apart: each through a port of its own
-    (dict(tp=8, pp=4, dp=4), "dp", True, 25e9),
-    (dict(tp=2, pp=4, dp=4), "pp", False, 300e9),       # 2 × 4 ranks are one node
-    (dict(tp=2, pp=2, dp=8), "dp", True, 50e9),         # 4 apart: two of the axis's ranks in a node, two ports
-    (dict(dp=16), "dp", True, 200e9),                   # eight ports
-    (dict(dp=8), "dp", False, 300e9),
-    (dict(tp=6, dp=4), "tp", True, 150e9),              # 6 does not divide 8, so some of these groups lie across nodes
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("degrees", "axis", "crosses", "bytes_per_second"),
+    [
+        (dict(tp=8, pp=4, dp=4), "tp", False, 300e9),  # fills one node
+        # neighbours are 8 apart: each through a port of its own
+        (dict(tp=8, pp=4, dp=4), "pp", True, 25e9),
+        (dict(tp=8, pp=4, dp=4), "dp", True, 25e9),
+        (dict(tp=2, pp=4, dp=4), "pp", False, 300e9),  # 2 × 4 ranks are one node
+        # 4 apart: two of the axis's ranks in a node, two ports
+        (dict(tp=2, pp=2, dp=8), "dp", True, 50e9),
+        (dict(dp=16), "dp", True, 200e9),  # eight ports
+        (dict(dp=8), "dp", False, 300e9),
+        # 6 does not divide 8, so some of these groups lie across nodes
+        (dict(tp=6, dp=4), "tp", True, 150e9),
+    ],
+)
 def test_which_axis_leaves_the_node(degrees, axis, crosses, bytes_per_second):
-    link = axis_link(GPU.replace(link_efficiency=1, network_efficiency=1), ParallelConfig(**degrees), axis)
+    link = axis_link(
+        GPU.replace(link_efficiency=1, network_efficiency=1), ParallelConfig(**degrees), axis
+    )
     assert link.crosses_nodes is crosses
     assert link.bytes_per_second == bytes_per_second
 
@@ -62,35 +84,53 @@ def test_one_ring_leaves_through_one_port():
 
 def test_collectives_by_hand():
     link = Link(1e9, 1e-3)
-    assert collective_seconds("all_gather", 12e6, 4, link) == pytest.approx(3 * 4e-3)      # 3 steps of 1 ms and 3 MB
+    # 3 steps of 1 ms and 3 MB
+    assert collective_seconds("all_gather", 12e6, 4, link) == pytest.approx(3 * 4e-3)
     assert collective_seconds("reduce_scatter", 12e6, 4, link) == pytest.approx(3 * 4e-3)
     assert collective_seconds("all_reduce", 12e6, 4, link) == pytest.approx(6 * 4e-3)
     assert collective_seconds("send", 12e6, 2, link) == pytest.approx(13e-3)
-    assert collective_seconds("all_reduce", 12e6, 1, link) == collective_seconds("all_gather", 0, 4, link) == 0
+    assert (
+        collective_seconds("all_reduce", 12e6, 1, link)
+        == collective_seconds("all_gather", 0, 4, link)
+        == 0
+    )
     with pytest.raises(KeyError):
         collective_seconds("all_together", 1, 2, link)
 
 
 def test_measured_collectives_come_first():
     points = ((64.0, 1e-4), (1000.0, 2e-4), (2000.0, 4e-4))
-    assert collective_seconds("all_reduce", 1500, 2, Link(1.0, 1.0, measured={"all_reduce": points})) == pytest.approx(3e-4)
-    assert interpolate(points, 1) == 1e-4               # latency
-    assert interpolate(points, 4000) == pytest.approx(8e-4)     # the last rate goes on
+    assert collective_seconds(
+        "all_reduce", 1500, 2, Link(1.0, 1.0, measured={"all_reduce": points})
+    ) == pytest.approx(3e-4)
+    assert interpolate(points, 1) == 1e-4  # latency
+    assert interpolate(points, 4000) == pytest.approx(8e-4)  # the last rate goes on
 
 
-# -- roofline ------------------------------------------------------------------------------------------------------------------
+# -- roofline --------------------------------------------------------------------------------------
 
 
 def test_a_product_by_hand():
-    machine = Cluster(name="imagined", flops_per_second=1e12, matmul_half_size=64, hbm_bytes_per_second=1e30)
+    machine = Cluster(
+        name="imagined", flops_per_second=1e12, matmul_half_size=64, hbm_bytes_per_second=1e30
+    )
     assert matmul_rate(machine, "bf16", (64, 10**9, 10**9)) == pytest.approx(0.5e12)
-    assert matmul_rate(machine.replace(flops_by_precision={"fp32": 1e11}, matmul_half_size=0), "fp32", (1, 1, 1)) == 1e11
+    assert (
+        matmul_rate(
+            machine.replace(flops_by_precision={"fp32": 1e11}, matmul_half_size=0),
+            "fp32",
+            (1, 1, 1),
+        )
+        == 1e11
+    )
     config = run_of()
     op = next(op for op in op_ledger(config) if op.name.endswith("mlp.up"))
     tokens, h = 1024, 768
     assert op.shape == (tokens, h, 4 * h)
     eased = 1 + 64 * (1 / tokens + 1 / h + 1 / (4 * h))
-    assert op_time(op, config, machine).forward == pytest.approx(2 * tokens * h * 4 * h / 1e12 * eased)
+    assert op_time(op, config, machine).forward == pytest.approx(
+        2 * tokens * h * 4 * h / 1e12 * eased
+    )
     bound = op_time(op, config, machine.replace(hbm_bytes_per_second=1e6, launch_seconds=1.0))
     assert bound.forward == pytest.approx(op.forward_hbm_bytes / 1e6 + 1)
     assert bound.backward + bound.weight == pytest.approx(op.backward_hbm_bytes / 1e6 + 2)
@@ -109,7 +149,10 @@ def test_a_step_without_memory_or_latency_takes_its_flops():
 def test_parameters_of_the_fullest_rank(flags):
     config = run_of(layers=6, tied=False, vocab=1000, **flags)
     p = config.parallel
-    held = max(sum(place.numel for place in placements(config.model, p, pp, 0).values()) for pp in range(p.pp))
+    held = max(
+        sum(place.numel for place in placements(config.model, p, pp, 0).values())
+        for pp in range(p.pp)
+    )
     assert parameters_of_rank(config) == pytest.approx(held, rel=0.02)
     assert parameters_of_rank(config.replace(tp=1, pp=1)) == parameter_count(config.model)
 
@@ -120,14 +163,21 @@ def test_flops_from_one_block_are_the_ledgers(flags):
     assert model_flops(config) == step_flops(config)["model"]
 
 
-# -- pipelines whose stages differ ---------------------------------------------------------------------------------------------
+# -- pipelines whose stages differ -----------------------------------------------------------------
 
 
 @settings(deadline=None, max_examples=150)
-@given(st.data(), st.sampled_from(["gpipe", "1f1b", "interleaved", "zero-bubble"]), st.integers(2, 6), st.integers(1, 4), st.integers(2, 3))
+@given(
+    st.data(),
+    st.sampled_from(["gpipe", "1f1b", "interleaved", "zero-bubble"]),
+    st.integers(2, 6),
+    st.integers(1, 4),
+    st.integers(2, 3),
+)
 def test_closed_forms_of_unequal_stages_are_near_the_simulation(data, name, ranks, rounds, chunks):
-    """Stages up to a third apart, as embedding and head make them. GPipe's form is exact; 1F1B's is never too low, and too high by up
-    to 15 % where there are as few micro-batches as ranks; the others are within 13 % on 1,500 random cases."""
+    """Stages up to a third apart, as embedding and head make them. GPipe's form is exact; 1F1B's is
+    never too low, and too high by up to 15 % where there are as few micro-batches as ranks; the
+    others are within 13 % on 1,500 random cases."""
     v = chunks if name == "interleaved" else 1
     m = rounds * ranks
     stage = st.floats(0.9, 1.2)
@@ -136,47 +186,85 @@ def test_closed_forms_of_unequal_stages_are_near_the_simulation(data, name, rank
     weight = [f if name == "zero-bubble" else 0.0 for f in forward]
     played = simulate(make_schedule(name, ranks, m, v), forward, backward, weight).seconds
     ratio = _closed(name, ranks, m, v, forward, backward, weight, 0.0) / played
-    low, high = {"gpipe": (1, 1), "1f1b": (1, 1.17), "interleaved": (0.86, 1.16), "zero-bubble": (0.92, 1)}[name]
+    low, high = {
+        "gpipe": (1, 1),
+        "1f1b": (1, 1.17),
+        "interleaved": (0.86, 1.16),
+        "zero-bubble": (0.92, 1),
+    }[name]
     assert low - 1e-9 <= ratio <= high + 1e-9
     assert pipeline_seconds(name, ranks, m, forward, backward, weight) == pytest.approx(played)
 
 
-# -- whole steps ---------------------------------------------------------------------------------------------------------------
+# -- whole steps -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("flags", LAYOUTS, ids=str)
 def test_the_parts_add_up_in_every_layout(flags):
     config = run_of(**flags)
     time = step_time(config, GPU)
-    assert time.step == pytest.approx(time.compute + time.communication + time.bubble + time.optimizer)
+    assert time.step == pytest.approx(
+        time.compute + time.communication + time.bubble + time.optimizer
+    )
     assert time.communication == pytest.approx(sum(time.axis_seconds.values()))
-    assert min(time.compute, time.optimizer, time.hidden + 1e-12, time.bubble + 1e-12, time.communication + 1e-12) > 0
+    assert (
+        min(
+            time.compute,
+            time.optimizer,
+            time.hidden + 1e-12,
+            time.bubble + 1e-12,
+            time.communication + 1e-12,
+        )
+        > 0
+    )
     assert time.tokens_per_second == pytest.approx(8 * 1024 / time.step)
     assert 0 < time.mfu < 1
     assert all(0 <= saved < time.step for saved in time.savings.values())
     report = estimate(config, GPU)
     assert report.ranks[0].time["step"] == time.step
-    assert sum(report.ranks[0].time[part] for part in ("compute", "communication", "bubble", "data")) == pytest.approx(time.step)
+    assert sum(
+        report.ranks[0].time[part] for part in ("compute", "communication", "bubble", "data")
+    ) == pytest.approx(time.step)
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.sampled_from(LAYOUTS), st.sampled_from(["flops_per_second", "hbm_bytes_per_second", "link_bytes_per_second", "network_bytes_per_second"]),
-       st.floats(1, 30), st.sampled_from([1, 2, 8]), st.sampled_from([OURS, MEGATRON_SC21, MEGATRON_CORE]))  # fmt: skip
+@given(
+    st.sampled_from(LAYOUTS),
+    st.sampled_from(
+        [
+            "flops_per_second",
+            "hbm_bytes_per_second",
+            "link_bytes_per_second",
+            "network_bytes_per_second",
+        ]
+    ),
+    st.floats(1, 30),
+    st.sampled_from([1, 2, 8]),
+    st.sampled_from([OURS, MEGATRON_SC21, MEGATRON_CORE]),
+)
 def test_a_better_machine_is_never_slower(flags, rate, factor, node, framework):
     config, machine = run_of(layers=4, **flags), GPU.replace(ranks_per_node=node)
     before = step_parts(config, machine, framework).step
-    assert step_parts(config, machine.replace(**{rate: factor * getattr(machine, rate)}), framework).step <= before * (1 + 1e-9)
+    assert step_parts(
+        config, machine.replace(**{rate: factor * getattr(machine, rate)}), framework
+    ).step <= before * (1 + 1e-9)
 
 
 @settings(deadline=None, max_examples=40)
-@given(st.sampled_from(LAYOUTS), st.sampled_from([1, 2, 4]), st.sampled_from(["none", "full", "selective"]))
+@given(
+    st.sampled_from(LAYOUTS),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from(["none", "full", "selective"]),
+)
 def test_the_planners_shortcut_is_near_the_step(flags, micro, policy):
     config = run_of(layers=4, **({"recompute": policy} | flags | {"micro_batch": micro}))
     try:
         refuse_layout(config)
     except ConfigError:
         assume(False)
-    assert step_parts(config, GPU, clock=StageClock(GPU)).step == pytest.approx(step_parts(config, GPU).step, rel=0.05)
+    assert step_parts(config, GPU, clock=StageClock(GPU)).step == pytest.approx(
+        step_parts(config, GPU).step, rel=0.05
+    )
 
 
 def test_what_each_choice_is_for():
@@ -184,23 +272,34 @@ def test_what_each_choice_is_for():
         return step_time(run_of(global_batch=64, **flags), GPU).step
 
     assert seconds(recompute="full") > seconds(recompute="selective") > seconds() > 0
-    assert seconds(pp=4, schedule="interleaved", virtual_stages=3) < seconds(pp=4)      # a smaller bubble
-    assert seconds(dp=8, zero=3, micro_batch=8) <= seconds(dp=8, zero=3, micro_batch=1)         # fewer gathers
+    # a smaller bubble
+    assert seconds(pp=4, schedule="interleaved", virtual_stages=3) < seconds(pp=4)
+    # fewer gathers
+    assert seconds(dp=8, zero=3, micro_batch=8) <= seconds(dp=8, zero=3, micro_batch=1)
     assert seconds(dp=8, gradient_sync="naive", micro_batch=8) > seconds(dp=8, micro_batch=8)
     offloaded = step_time(run_of(dp=2, zero=1, offload=True), GPU)
     assert offloaded.optimizer > 5 * step_time(run_of(dp=2, zero=1), GPU).optimizer
 
 
 def test_more_ranks_than_cores_take_turns():
-    shared = Cluster(name="imagined", flops_per_second=1e12, link_bytes_per_second=1e30, cores=2, ranks_per_node=64)
+    shared = Cluster(
+        name="imagined",
+        flops_per_second=1e12,
+        link_bytes_per_second=1e30,
+        cores=2,
+        ranks_per_node=64,
+    )
     alone = step_time(run_of(dp=1, global_batch=2), shared).compute
     assert step_time(run_of(dp=2, global_batch=4), shared).compute == pytest.approx(alone)
     assert step_time(run_of(dp=4, global_batch=8), shared).compute == pytest.approx(2 * alone)
-    pipeline = step_time(run_of(pp=4, layers=4, vocab=1, global_batch=4), shared)       # a waiting rank's core is another's
-    assert pipeline.step == pytest.approx(step_time(run_of(layers=4, vocab=1, global_batch=4), shared).step / 2, rel=0.25)
+    # a waiting rank's core is another's
+    pipeline = step_time(run_of(pp=4, layers=4, vocab=1, global_batch=4), shared)
+    assert pipeline.step == pytest.approx(
+        step_time(run_of(layers=4, vocab=1, global_batch=4), shared).step / 2, rel=0.25
+    )
 
 
-# -- bottlenecks: the machine is made poor in one resource, and only that one is blamed ----------------------------------------
+# -- bottlenecks: the machine is made poor in one resource, and only that one is blamed ------------
 
 
 POOR = {
@@ -219,8 +318,11 @@ def test_the_bottleneck_is_what_is_scarce(resource):
     poor, flags = POOR[resource]
     time = step_time(run_of(**flags), GPU.replace(**poor))
     assert time.bottleneck == resource
-    richer = {name: 1e3 * value if "latency" not in name and "launch" not in name else value / 1e3 for name, value in poor.items()}
-    if richer:      # and making it plentiful shortens the step by what was said
+    richer = {
+        name: 1e3 * value if "latency" not in name and "launch" not in name else value / 1e3
+        for name, value in poor.items()
+    }
+    if richer:  # and making it plentiful shortens the step by what was said
         saved = time.step - step_time(run_of(**flags), GPU.replace(**poor).replace(**richer)).step
         assert saved == pytest.approx(time.savings[resource], rel=0.15)
 

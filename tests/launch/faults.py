@@ -1,4 +1,5 @@
-"""Every way a rank can go wrong, done for real: shared by the tests and by fault_table.py. Ranks import it, so it is light."""
+"""Every way a rank can go wrong, done for real: shared by the tests and by fault_table.py. Ranks
+import it, so it is light."""
 
 from __future__ import annotations
 
@@ -18,8 +19,11 @@ import torch.distributed as dist
 from lab_utils.launch import LaunchError, emit, launch
 
 TIMEOUT_S = 2.0
+# after which what a test started is taken to hang; a busy machine takes a minute to import torch
+PATIENCE_S = 240.0
 REPOSITORY = Path(__file__).parents[2]
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(REPOSITORY)}        # of the Pythons that the tests start
+# of the Pythons that the tests start
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(REPOSITORY)}
 
 
 def _sum(numbers: int = 4) -> None:
@@ -39,7 +43,8 @@ def _mismatched_op() -> None:
     _sum()
 
 
-FAULTS: dict[str, tuple[Callable[[], None], str]] = {                       # what the culprit does, and the cause to be named
+# what the culprit does, and the cause to be named
+FAULTS: dict[str, tuple[Callable[[], None], str]] = {
     "raise": (_raise, "raised"),
     "sys.exit(3)": (lambda: sys.exit(3), "exited"),
     "os._exit(3)": (lambda: os._exit(3), "exited"),
@@ -53,7 +58,8 @@ FAULTS: dict[str, tuple[Callable[[], None], str]] = {                       # wh
 
 
 def misbehave(fault: str, culprit: int) -> None:
-    """One good all-reduce, then the culprit does its worst while its peers enter another all-reduce."""
+    """One good all-reduce, then the culprit does its worst while its peers enter another
+    all-reduce."""
     _sum()
     if dist.get_rank() != culprit:
         _sum()
@@ -68,7 +74,8 @@ class Outcome:
 
     error: LaunchError | None
     said: str
-    seconds: float                  # from the event (a hang: from the end of the timeout) to the error in the caller's hands
+    # from the event (a hang: from the end of the timeout) to the error in the caller's hands
+    seconds: float
     left: list[psutil.Process]
 
 
@@ -97,15 +104,17 @@ def provoke(fault: str, culprit: int, world: int) -> Outcome:
     return Outcome(error, said, time.time() - happened[0], processes_left())
 
 
-def crowded() -> bool:
-    """Whether other work competes for the cores: a time then says little about us."""
-    return os.getloadavg()[0] > os.cpu_count()
-
-
 def processes_left() -> list[psutil.Process]:
     """Our descendants but for the two servers that Python itself keeps until we end."""
+
     def is_server(process: psutil.Process) -> bool:
         words = " ".join(process.cmdline())
-        return "forkserver import main" in words and process.ppid() == os.getpid() or "resource_tracker" in words
+        return (
+            "forkserver import main" in words
+            and process.ppid() == os.getpid()
+            or "resource_tracker" in words
+        )
 
-    return [p for p in psutil.Process().children(recursive=True) if p.is_running() and not is_server(p)]
+    return [
+        p for p in psutil.Process().children(recursive=True) if p.is_running() and not is_server(p)
+    ]

@@ -22,7 +22,8 @@ def history(*calls):
 
 
 def running(n=3, **waiting):
-    """`n` ranks that run; r1=(channel, number, seconds) says that rank 1 has waited there for so long."""
+    """`n` ranks that run; r1=(channel, number, seconds) says that rank 1 has waited there for so
+    long."""
     states = [RankState() for _ in range(n)]
     for name, (channel, number, seconds) in waiting.items():
         states[int(name[1:])].waiting = (channel, number, NOW - seconds)
@@ -38,20 +39,29 @@ def test_all_is_well():
     waiting = running(r0=(WORLD, 1, 9))
     assert verdict(history((0, WORLD, 1, SUM)), waiting) is None, "a peer may take its time"
     done = history(*((r, WORLD, 1, SUM) for r in range(3)))
-    assert verdict(done, running(r0=(WORLD, 1, 99))) is None, "all have come: the transfer itself is slow"
+    assert verdict(done, running(r0=(WORLD, 1, 99))) is None, (
+        "all have come: the transfer itself is slow"
+    )
 
 
 def test_the_minority_is_wrong():
     other = Call("broadcast", None, "float32", (4,), 0)
-    found = verdict(history((0, WORLD, 1, SUM), (1, WORLD, 1, other), (2, WORLD, 1, SUM)), running())
+    found = verdict(
+        history((0, WORLD, 1, SUM), (1, WORLD, 1, other), (2, WORLD, 1, SUM)), running()
+    )
     assert (found.cause, found.ranks, found.peers) == ("mismatch", (1,), (0, 2))
     tie = verdict(history((0, WORLD, 1, SUM), (1, WORLD, 1, other)), running())
     assert (tie.cause, tie.ranks) == ("mismatch", (0, 1))
 
 
-@pytest.mark.parametrize("other", [
-    Call("all_reduce", "max", "float32", (4,)), Call("all_reduce", "sum", "bfloat16", (4,)), Call("all_reduce", "sum", "float32", (2, 2)),
-])
+@pytest.mark.parametrize(
+    "other",
+    [
+        Call("all_reduce", "max", "float32", (4,)),
+        Call("all_reduce", "sum", "bfloat16", (4,)),
+        Call("all_reduce", "sum", "float32", (2, 2)),
+    ],
+)
 def test_what_counts_as_a_mismatch(other):
     assert verdict(history((0, WORLD, 1, SUM), (1, WORLD, 1, other)), running()).cause == "mismatch"
 
@@ -59,17 +69,36 @@ def test_what_counts_as_a_mismatch(other):
 def test_calls_are_compared_by_number_on_their_own_channel():
     pair = Channel("1", (0, 1))
     other = Call("barrier")
-    assert verdict(history((0, WORLD, 1, SUM), (0, WORLD, 2, other), (1, pair, 1, other), (1, WORLD, 1, SUM)), running()) is None
+    assert (
+        verdict(
+            history(
+                (0, WORLD, 1, SUM), (0, WORLD, 2, other), (1, pair, 1, other), (1, WORLD, 1, SUM)
+            ),
+            running(),
+        )
+        is None
+    )
 
 
 def test_a_message_may_be_viewed_in_another_shape():
     way = Channel("0:0", (0, 1), p2p=True)
     sent = (0, way, 1, Call("send", None, "float32", (2, 3)))
-    assert verdict(history(sent, (1, way, 1, Call("recv", None, "float32", (6,)))), running()) is None
-    assert verdict(history(sent, (1, way, 1, Call("recv", None, "float32", (5,)))), running()).cause == "mismatch"
+    assert (
+        verdict(history(sent, (1, way, 1, Call("recv", None, "float32", (6,)))), running()) is None
+    )
+    assert (
+        verdict(history(sent, (1, way, 1, Call("recv", None, "float32", (5,)))), running()).cause
+        == "mismatch"
+    )
     anyone = Channel("0:0", (ANYONE, 1), p2p=True)
-    taken = history((1, anyone, 1, Call("recv_anysource")), sent, (1, way, 1, Call("recv", None, "float32", (5,))))
-    assert verdict(taken, running()) is None, "the pairs of a rank that takes what comes cannot be told"
+    taken = history(
+        (1, anyone, 1, Call("recv_anysource")),
+        sent,
+        (1, way, 1, Call("recv", None, "float32", (5,))),
+    )
+    assert verdict(taken, running()) is None, (
+        "the pairs of a rank that takes what comes cannot be told"
+    )
 
 
 def test_who_returned_is_to_blame_not_who_waits():
@@ -78,7 +107,9 @@ def test_who_returned_is_to_blame_not_who_waits():
     found = verdict(history((0, WORLD, 1, SUM), (2, WORLD, 1, SUM)), states)
     assert (found.cause, found.ranks, found.peers) == ("left", (1,), (0, 2))
     states[0].waiting = states[2].waiting = (WORLD, 1, NOW)
-    assert verdict(history((0, WORLD, 1, SUM), (2, WORLD, 1, SUM)), states) is None, "the wait has only begun"
+    assert verdict(history((0, WORLD, 1, SUM), (2, WORLD, 1, SUM)), states) is None, (
+        "the wait has only begun"
+    )
 
 
 def test_hang_is_traced_to_who_waits_for_nobody():
@@ -111,30 +142,53 @@ def test_causes_come_before_consequences():
 
 
 def test_several_that_fail_alike_are_named_together():
-    states = [RankState("raised", 3.0, "boom"), RankState("raised", 2.0, "boom"), RankState("raised", 2.5, "other")]
+    states = [
+        RankState("raised", 3.0, "boom"),
+        RankState("raised", 2.0, "boom"),
+        RankState("raised", 2.5, "other"),
+    ]
     assert verdict(history(), states).ranks == (0, 1), "whichever came first by chance"
 
 
 def test_a_timeout_blames_who_did_not_come():
     states = running()
     for r in (0, 2):
-        states[r] = RankState("raised", 1.0, "Timed out waiting 7000ms for recv operation to complete", echo="timeout")
+        states[r] = RankState(
+            "raised", 1.0, "Timed out waiting 7000ms for recv operation to complete", echo="timeout"
+        )
     found = verdict(history(), states)
     assert (found.cause, found.ranks, found.peers) == ("hung", (1,), (0, 2))
 
 
-@pytest.mark.parametrize(("text", "echo"), [
-    ("[/somewhere/gloo/transport/tcp/pair.cc:538] Connection closed by peer [127.0.0.1]:2342", "lost"),
-    ("[/somewhere/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 7000ms for recv operation to complete", "timeout"),
-    ("wait timeout after 7000ms, keys: /default_pg/0/store", "timeout"),
-    ("the loss is not a number", None),
-    ("no answer: the socket of the database timed out", None),
-])
+@pytest.mark.parametrize(
+    ("text", "echo"),
+    [
+        (
+            (
+                "[/somewhere/gloo/transport/tcp/pair.cc:538] Connection closed by peer"
+                " [127.0.0.1]:2342"
+            ),
+            "lost",
+        ),
+        (
+            (
+                "[/somewhere/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 7000ms for"
+                " recv operation to complete"
+            ),
+            "timeout",
+        ),
+        ("wait timeout after 7000ms, keys: /default_pg/0/store", "timeout"),
+        ("the loss is not a number", None),
+        ("no answer: the socket of the database timed out", None),
+    ],
+)
 def test_echoes_are_told_from_causes(text, echo):
     error, later = RuntimeError(text), ValueError("and then")
     later.__cause__ = error
     assert echo_of(TracebackException.from_exception(error)) == echo
-    assert echo_of(TracebackException.from_exception(later)) == echo, "what an echo causes is one, too"
+    assert echo_of(TracebackException.from_exception(later)) == echo, (
+        "what an echo causes is one, too"
+    )
 
 
 def test_alone():
@@ -154,7 +208,7 @@ def test_record_keeps_what_was_written(tmp_path):
     assert recorder.inside(None) == place
     assert reader.waiting() is None
     assert list(reader.new_calls()) == [(WORLD, 1, SUM)]
-    for _ in range(100_000):                             # more than the ring holds
+    for _ in range(100_000):  # more than the ring holds
         recorder.called(channel, call)
     numbers = [number for _, number, _ in reader.new_calls()]
     assert numbers == list(range(numbers[0], 100_002)), "the newest, without a gap"
@@ -165,4 +219,7 @@ def test_calls_spell_themselves():
     assert str(SUM) == "all_reduce(float32 [4], sum)"
     assert str(Call("barrier")) == "barrier()"
     assert str(Call("broadcast", None, "int64", (2, 3), 1)) == "broadcast(int64 [2, 3], root 1)"
-    assert str(Call("all_gather", None, "float32", ((4,), (2, 2)))) == "all_gather(float32 [[4], [2, 2]])"
+    assert (
+        str(Call("all_gather", None, "float32", ((4,), (2, 2))))
+        == "all_gather(float32 [[4], [2, 2]])"
+    )

@@ -1,10 +1,11 @@
-"""An interrupt as Jupyter and a terminal send it, to the whole process group, while the server of the ranks still starts."""
+"""An interrupt as Jupyter and a terminal send it, to the whole process group, while the server of
+the ranks still starts."""
 
 import signal
 import subprocess
 import sys
 
-from faults import ENVIRONMENT
+from faults import ENVIRONMENT, PATIENCE_S
 
 from lab_utils.launch import launch
 
@@ -19,14 +20,25 @@ except KeyboardInterrupt:
     print("interrupted")
 print(len(launch(os.getpid, 2)))
 """.replace("{SIGINT}", str(int(signal.SIGINT)))
-MOMENTS_S = (0.01, 0.5, 1.5)      # after the call of launch; the server imports for about 2 s
+MOMENTS_S = (0.01, 0.5, 1.5)  # after the call of launch; the server imports for about 2 s
 
 
 def test_interrupt_of_the_group_while_the_server_starts():
-    runs = {moment: subprocess.Popen([sys.executable, "-c", SCRIPT, str(moment)], start_new_session=True, text=True, stdout=subprocess.PIPE,
-                                     stderr=subprocess.PIPE, env=ENVIRONMENT) for moment in MOMENTS_S}  # fmt: skip
-    said = {moment: run.communicate(timeout=60) for moment, run in runs.items()}
-    assert said == dict.fromkeys(MOMENTS_S, ("interrupted\n2\n", "")), "interrupted, run again at once, and not a word from the server"
+    runs = {
+        moment: subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(moment)],
+            start_new_session=True,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ENVIRONMENT,
+        )
+        for moment in MOMENTS_S
+    }
+    said = {moment: run.communicate(timeout=PATIENCE_S) for moment, run in runs.items()}
+    assert said == dict.fromkeys(MOMENTS_S, ("interrupted\n2\n", "")), (
+        "interrupted, run again at once, and not a word from the server"
+    )
 
 
 def test_a_rank_ignores_an_interrupt_and_blocks_no_signal():

@@ -9,7 +9,8 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
-from faults import ENVIRONMENT, processes_left
+from faults import ENVIRONMENT, PATIENCE_S, processes_left
+from quiet import on_time
 
 from lab_utils.i18n import language, set_language
 from lab_utils.launch import LaunchError, emit, launch
@@ -50,7 +51,17 @@ def test_output_is_prefixed_in_order_and_complete(capsys):
     said = capsys.readouterr().out.splitlines()
     for rank in (0, 1):
         mine = [line for line in said if line.startswith(f"[rank {rank}] ")]
-        assert mine == [f"[rank {rank}] {x}" for x in ("line 0", "line 1", "line 2", "来自文件描述符 2", "two", "lines and no newline at the end")]
+        assert mine == [
+            f"[rank {rank}] {x}"
+            for x in (
+                "line 0",
+                "line 1",
+                "line 2",
+                "来自文件描述符 2",
+                "two",
+                "lines and no newline at the end",
+            )
+        ]
     assert len(said) == 12
 
 
@@ -79,8 +90,9 @@ def test_output_and_events_arrive_live(capsys):
     begun = time.time()
     launch(slow, 2, on_event=lambda rank, value: heard.append((rank, value, time.time())))
     assert sorted(h[:2] for h in heard) == [(0, "started"), (1, "started")]
-    assert time.time() - max(at for *_, at in heard) > 0.8
     assert time.time() - begun > 1
+    ahead = time.time() - max(at for *_, at in heard)
+    on_time(ahead > 0.8, f"events came {ahead:.2f} s before the end, of 1 s; 0.8 s wanted")
     emit("outside of a launch: nothing happens")
 
 
@@ -108,24 +120,46 @@ def test_surroundings_follow_the_parent(tmp_path, monkeypatch):
         import mine_only
 
         names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
-        return mine_only.answer, os.getcwd(), os.environ["LAB_TEST_VARIABLE"], language(), torch.get_num_threads(), [os.environ[n] for n in names]
+        return (
+            mine_only.answer,
+            os.getcwd(),
+            os.environ["LAB_TEST_VARIABLE"],
+            language(),
+            torch.get_num_threads(),
+            [os.environ[n] for n in names],
+        )
 
     set_language("zh")
     try:
         second = launch(look, 2, threads=3)[1]
     finally:
         set_language("en")
-    assert second == (42, str(tmp_path), "set after the server was started", "zh", 3, ["1", "1", "2", "2", "127.0.0.1"])
+    assert second == (
+        42,
+        str(tmp_path),
+        "set after the server was started",
+        "zh",
+        3,
+        ["1", "1", "2", "2", "127.0.0.1"],
+    )
     assert launch(torch.get_num_threads, 2) == [max(1, os.cpu_count() // 2)] * 2
 
 
 def test_script_without_main_guard(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text("from lab_utils.launch import launch\nprint('read once')\n"
-                      "class Point:\n    def __init__(self, x): self.x = x\n"
-                      "def f():\n    import torch.distributed as dist\n    return Point(dist.get_rank())\n"
-                      "print([p.x for p in launch(f, 2)], __file__, __spec__)\n")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
+    script.write_text(
+        "from lab_utils.launch import launch\nprint('read once')\n"
+        "class Point:\n    def __init__(self, x): self.x = x\n"
+        "def f():\n    import torch.distributed as dist\n    return Point(dist.get_rank())\n"
+        "print([p.x for p in launch(f, 2)], __file__, __spec__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env=ENVIRONMENT,
+    )
     assert done.stdout.splitlines() == ["read once", f"[0, 1] {script} None"], done.stderr
 
 
@@ -145,7 +179,9 @@ def test_traceback_is_the_users_own():
     assert "torch.nn.Linear(2, 2)(torch.ones(3))" in text
     assert "direct cause" in text
     assert text.rstrip().endswith("ValueError: wrong size")
-    assert not any(word in text for word in ("supervise.py", "worker.py", "module.py", "multiprocessing"))
+    assert not any(
+        word in text for word in ("supervise.py", "worker.py", "module.py", "multiprocessing")
+    )
     assert caught.value.ranks == (0, 1), "both raised the same, and both are named"
 
 
@@ -162,9 +198,15 @@ def test_exceptions_that_cannot_travel():
         launch(raise_odd, 2)
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ((3, 2), "needs a function"), ((print, 0), "nproc must be .* from 1"), ((print, 2.0), "nproc must be"), ((print, True), "nproc must be"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((3, 2), "needs a function"),
+        ((print, 0), "nproc must be .* from 1"),
+        ((print, 2.0), "nproc must be"),
+        ((print, True), "nproc must be"),
+    ],
+)
 def test_refuses_bad_input(arguments, message):
     with pytest.raises(ValueError, match=message):
         launch(*arguments)

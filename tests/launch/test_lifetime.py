@@ -1,4 +1,5 @@
-"""How fast ranks come, and that they go: with their parent, with what they started, leaving nothing behind."""
+"""How fast ranks come, and that they go: with their parent, with what they started, leaving nothing
+behind."""
 
 import statistics
 import subprocess
@@ -10,7 +11,8 @@ import psutil
 import pytest
 import torch
 import torch.distributed as dist
-from faults import ENVIRONMENT, crowded
+from faults import ENVIRONMENT, PATIENCE_S
+from quiet import on_time
 
 from lab_utils.launch import LaunchError, emit, launch
 
@@ -35,8 +37,10 @@ launch(busy, 2, on_event=lambda rank, value: print(value, flush=True))
 """
 
 
-def still_alive(processes, patience_s=2):
-    """Those that have not ended by then. A zombie has ended; collecting orphans is init's affair, at its own pace."""
+def still_alive(processes, patience_s=60):
+    """Those that never end, as far as patience goes. A zombie has ended; collecting orphans is
+    init's affair, at its own pace."""
+
     def alive(process):
         try:
             return process.status() != psutil.STATUS_ZOMBIE
@@ -60,32 +64,49 @@ def test_second_launch_is_at_once():
 
     seconds()
     taken = [seconds() for _ in range(9)]
-    print(f"call to first finished all_reduce on 2 ranks: median {statistics.median(taken):.3f} s, fastest {min(taken):.3f} s")
-    assert (min(taken) if crowded() else statistics.median(taken)) <= 0.1
+    said = (
+        f"call to first finished all_reduce on 2 ranks: median {statistics.median(taken):.3f} s,"
+        f" fastest {min(taken):.3f} s"
+    )
+    print(said)
+    on_time(statistics.median(taken) <= 0.1, f"{said}, 0.1 s allowed")
 
 
 def test_importing_launch_is_light():
-    code = ("import sys, time; t = time.perf_counter(); import lab_utils.launch; t = time.perf_counter() - t;"
-            "assert 'torch' not in sys.modules; assert t < 0.3, t")
-    subprocess.run([sys.executable, "-c", code], check=True, env=ENVIRONMENT, timeout=60)
+    code = (
+        "import sys, time; t = time.perf_counter(); import lab_utils.launch;"
+        " print(time.perf_counter() - t); assert 'torch' not in sys.modules"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, check=True, env=ENVIRONMENT, timeout=PATIENCE_S, capture_output=True, text=True
+    )
+    on_time(float(done.stdout) < 0.3, f"{done.stdout.strip()} s to import it, of 0.3 s")
 
 
 def test_all_end_with_a_killed_parent(tmp_path):
     script, folder = tmp_path / "script.py", tmp_path / "temporary"
     script.write_text(LAUNCHING)
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)  # a busy machine tries again
     environment = ENVIRONMENT | {"TMPDIR": str(folder)}
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment) as parent:
+    with subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment
+    ) as parent:
         said = [parent.stdout.readline() for _ in range(2)]
         family = psutil.Process(parent.pid).children(recursive=True)
         folders = list(folder.glob("lab_launch_*"))
         parent.kill()
+    killed_at = time.time()
     alive = still_alive(family)
+    seconds = time.time() - killed_at
     assert said == ["up\n", "up\n"]
-    assert len(family) >= 6, "the server, two ranks, their two loader workers, Python's resource tracker"
+    assert len(family) >= 6, (
+        "the server, two ranks, their two loader workers, Python's resource tracker"
+    )
     assert alive == []
     assert len(folders) == 1
     assert not folders[0].exists()
+    on_time(seconds < 2, f"{seconds:.1f} s until all had ended, of 2 s")
 
 
 def test_what_a_rank_started_ends_with_it():
@@ -116,9 +137,17 @@ def test_nothing_piles_up(tmp_path, monkeypatch):
 
 def test_interrupt_while_the_server_starts(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text("import os, signal, threading\nfrom lab_utils.launch import launch\n"
-                      "threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
-                      "try:\n    launch(os.getpid, 2)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
-                      "print(len(launch(os.getpid, 2)))\n")
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
+    script.write_text(
+        "import os, signal, threading\nfrom lab_utils.launch import launch\n"
+        "threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT)).start()\n"
+        "try:\n    launch(os.getpid, 2)\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
+        "print(len(launch(os.getpid, 2)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        env=ENVIRONMENT,
+    )
     assert done.stdout.splitlines() == ["interrupted", "2"], done.stderr

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from faults import ENVIRONMENT
+from faults import ENVIRONMENT, PATIENCE_S
 
 SCRIPT = """
 import os
@@ -32,8 +32,18 @@ if dist.get_rank() == 1:
 def test_uses_the_ranks_that_it_finds(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        script,
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE_S, env=ENVIRONMENT
+    )
     assert done.returncode == 0, done.stderr
     results, refused = done.stdout.splitlines()
     assert results == "[(0, 1.0), (10, 1.0)] [0, 1]"

@@ -12,13 +12,18 @@ import pytest
 from lab_utils.launch.torchrun import _let_threads_rest
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the states of threads are listed in /proc on Linux only")
-@pytest.mark.parametrize(("name", "waited_for"), [(b"pt_gloo_runloop", True), (b"some_other", False)])
+@pytest.mark.skipif(
+    not Path("/proc/self/task").is_dir(),
+    reason="the states of threads are listed in /proc on Linux only",
+)
+@pytest.mark.parametrize(
+    ("name", "waited_for"), [(b"pt_gloo_runloop", True), (b"some_other", False)]
+)
 def test_a_thread_of_gloo_that_is_at_work_is_waited_for(name, waited_for):
     begun, ended = threading.Event(), []
 
     def work() -> None:
-        ctypes.CDLL(None).prctl(15, name, 0, 0, 0)       # PR_SET_NAME: what /proc calls this thread
+        ctypes.CDLL(None).prctl(15, name, 0, 0, 0)  # PR_SET_NAME: what /proc calls this thread
         begun.set()
         until = time.monotonic() + 0.3
         while time.monotonic() < until:

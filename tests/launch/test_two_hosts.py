@@ -1,4 +1,5 @@
-"""Two hosts, for real as far as the network goes: two network namespaces with a cable between them, torchrun in each."""
+"""Two hosts, for real as far as the network goes: two network namespaces with a cable between them,
+torchrun in each."""
 
 from __future__ import annotations
 
@@ -17,7 +18,16 @@ from lab_utils import Report, TrainConfig, compare, train
 
 LAYOUTS = {
     "data parallel over the cable, tensor parallel inside a host": ["--dp", "2", "--tp", "2"],
-    "pipeline over the cable, ZeRO inside a host": ["--pp", "2", "--dp", "2", "--zero", "2", "--micro-batch", "3"],
+    "pipeline over the cable, ZeRO inside a host": [
+        "--pp",
+        "2",
+        "--dp",
+        "2",
+        "--zero",
+        "2",
+        "--micro-batch",
+        "3",
+    ],
 }
 
 
@@ -36,7 +46,20 @@ def hosts() -> Iterator[list[tuple[str, str]]]:
         try:
             for name in names:
                 ip("netns", "add", name)
-            ip("link", "add", f"v{tag}a", "netns", names[0], "type", "veth", "peer", "name", f"v{tag}b", "netns", names[1])
+            ip(
+                "link",
+                "add",
+                f"v{tag}a",
+                "netns",
+                names[0],
+                "type",
+                "veth",
+                "peer",
+                "name",
+                f"v{tag}b",
+                "netns",
+                names[1],
+            )
         except subprocess.CalledProcessError as refused:
             pytest.skip(f"no right to make network namespaces here: {refused.stderr.strip()}")
         for name, address, end in zip(names, addresses, "ab", strict=True):
@@ -49,20 +72,65 @@ def hosts() -> Iterator[list[tuple[str, str]]]:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
 
-def on_two_hosts(hosts: list[tuple[str, str]], flags: list[str], report: Path) -> list[subprocess.CompletedProcess]:
-    """`torchrun --nnodes 2 … -m lab_utils train` on both, two ranks each; the first host's rank 0 writes the report."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2", "--rdzv-backend", "c10d",
-               "--rdzv-endpoint", f"{hosts[0][1]}:29513", "--rdzv-id", "two-hosts", "-m", "lab_utils", "train", "--layers", "2", "--steps", "4",
-               "--threads", "1", "--quiet", "--timeout", "60", *flags, "--json", str(report)]  # fmt: skip
-    environment = {k: v for k, v in (os.environ | ENVIRONMENT).items() if k not in ("GLOO_SOCKET_IFNAME", "RANK", "WORLD_SIZE")}
+def on_two_hosts(
+    hosts: list[tuple[str, str]], flags: list[str], report: Path
+) -> list[subprocess.CompletedProcess]:
+    """`torchrun --nnodes 2 … -m lab_utils train` on both, two ranks each; the first host's rank 0
+    writes the report."""
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nnodes",
+        "2",
+        "--nproc-per-node",
+        "2",
+        "--rdzv-backend",
+        "c10d",
+        "--rdzv-endpoint",
+        f"{hosts[0][1]}:29513",
+        "--rdzv-id",
+        "two-hosts",
+        "-m",
+        "lab_utils",
+        "train",
+        "--layers",
+        "2",
+        "--steps",
+        "4",
+        "--threads",
+        "1",
+        "--quiet",
+        "--timeout",
+        "60",
+        *flags,
+        "--json",
+        str(report),
+    ]
+    environment = {
+        k: v
+        for k, v in (os.environ | ENVIRONMENT).items()
+        if k not in ("GLOO_SOCKET_IFNAME", "RANK", "WORLD_SIZE")
+    }
     started = []
     for i, (name, address) in enumerate(hosts):
         # both namespaces share one host name, so torchrun has to be told who and where it is
         local = ["--local-addr", address, "--rdzv-conf", f"is_host={int(i == 0)}"]
-        started.append(subprocess.Popen(["ip", "netns", "exec", name, *command[:3], *local, *command[3:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        text=True, env=environment))  # fmt: skip
+        started.append(
+            subprocess.Popen(
+                ["ip", "netns", "exec", name, *command[:3], *local, *command[3:]],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=environment,
+            )
+        )
     try:
-        return [subprocess.CompletedProcess(p.args, p.returncode, *out) for p in started for out in [p.communicate(timeout=150)]]
+        return [
+            subprocess.CompletedProcess(p.args, p.returncode, *out)
+            for p in started
+            for out in [p.communicate(timeout=150)]
+        ]
     finally:
         for process in started:
             process.kill()

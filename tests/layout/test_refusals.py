@@ -1,4 +1,5 @@
-"""What is not carried out is refused before a process starts, by `train` and by `estimate`, with what does work."""
+"""What is not carried out is refused before a process starts, by `train` and by `estimate`, with
+what does work."""
 
 from __future__ import annotations
 
@@ -10,29 +11,62 @@ from lab_utils import TrainConfig, estimate, i18n, train
 from lab_utils.config import ConfigError
 from lab_utils.layout.refusals import refuse_what_cannot_run
 
-# flags of a tiny model (4 layers, 4 heads, 64 tokens, batch 24) → what the sentence names, flags that it offers
+# flags of a tiny model (4 layers, 4 heads, 64 tokens, batch 24) → what the sentence names, flags
+# that it offers
 REFUSED = [
-    ({"zero": 2, "dp": 2, "gradient_sync": "naive"}, "--gradient-sync naive", {"gradient_sync": "bucketed"}),
+    (
+        {"zero": 2, "dp": 2, "gradient_sync": "naive"},
+        "--gradient-sync naive",
+        {"gradient_sync": "bucketed"},
+    ),
     ({"offload": True, "dp": 2}, "--zero 1", {"zero": 1}),
     ({"zero": 2, "dp": 2, "pp": 2, "schedule": "zero-bubble"}, "--zero 1", {"zero": 1}),
-    ({"zero": 3, "dp": 2, "pp": 2, "schedule": "zero-bubble"}, "--schedule 1f1b", {"schedule": "1f1b"}),
+    (
+        {"zero": 3, "dp": 2, "pp": 2, "schedule": "zero-bubble"},
+        "--schedule 1f1b",
+        {"schedule": "1f1b"},
+    ),
     ({"tp": 8}, "--tp 4", {"tp": 4}),
     ({"tp": 4, "kv_heads": 2}, "--tp 2", {"tp": 2}),
     ({"tp": 4, "ffn": 3}, "--tp 3", {"tp": 3}),
     ({"tp": 3, "sequence_parallel": True}, "--tp 2", {"tp": 2}),
     ({"tp": 3, "sequence_parallel": True}, "--seq 63", {"seq": 63}),
     ({"pp": 8}, "--pp 4", {"pp": 4}),
-    ({"pp": 4, "schedule": "interleaved", "virtual_stages": 2, "micro_batch": 1}, "--pp 2", {"pp": 2}),
+    (
+        {"pp": 4, "schedule": "interleaved", "virtual_stages": 2, "micro_batch": 1},
+        "--pp 2",
+        {"pp": 2},
+    ),
     ({"schedule": "interleaved"}, "--pp 2", {"pp": 2, "virtual_stages": 2, "micro_batch": 12}),
-    ({"pp": 2, "schedule": "interleaved"}, "--virtual-stages 2", {"virtual_stages": 2, "micro_batch": 12}),
-    ({"pp": 2, "virtual_stages": 2}, "--schedule interleaved", {"schedule": "interleaved", "micro_batch": 12}),
+    (
+        {"pp": 2, "schedule": "interleaved"},
+        "--virtual-stages 2",
+        {"virtual_stages": 2, "micro_batch": 12},
+    ),
+    (
+        {"pp": 2, "virtual_stages": 2},
+        "--schedule interleaved",
+        {"schedule": "interleaved", "micro_batch": 12},
+    ),
     ({"schedule": "zero-bubble"}, "--schedule 1f1b", {"schedule": "1f1b"}),
-    ({"pp": 2, "schedule": "interleaved", "virtual_stages": 2, "micro_batch": 8}, "--micro-batch 6", {"micro_batch": 6}),
-    ({"pp": 2, "schedule": "interleaved", "virtual_stages": 2, "global_batch": 5}, "--global-batch 6 ", {"global_batch": 6, "micro_batch": 1}),
-]  # fmt: skip
+    (
+        {"pp": 2, "schedule": "interleaved", "virtual_stages": 2, "micro_batch": 8},
+        "--micro-batch 6",
+        {"micro_batch": 6},
+    ),
+    (
+        {"pp": 2, "schedule": "interleaved", "virtual_stages": 2, "global_batch": 5},
+        "--global-batch 6 ",
+        {"global_batch": 6, "micro_batch": 1},
+    ),
+]
 
 
-@pytest.mark.parametrize(("flags", "offered", "change"), REFUSED, ids=[shlex.join(map(str, flags)) + str(i) for i, (flags, _, _) in enumerate(REFUSED)])
+@pytest.mark.parametrize(
+    ("flags", "offered", "change"),
+    REFUSED,
+    ids=[shlex.join(map(str, flags)) + str(i) for i, (flags, _, _) in enumerate(REFUSED)],
+)
 def test_the_sentence_names_what_works_and_it_works(flags, offered, change, monkeypatch):
     config = TrainConfig.of("tiny", **flags)
     sentences = {}
@@ -64,7 +98,9 @@ def test_engines():
         train(TrainConfig.of("tiny"), engine="megatron")
 
 
-@pytest.mark.parametrize("flags", [{"zero": 3}, {"sequence_parallel": True}, {"zero": 2, "offload": True}], ids=str)
+@pytest.mark.parametrize(
+    "flags", [{"zero": 3}, {"sequence_parallel": True}, {"zero": 2, "offload": True}], ids=str
+)
 def test_strategies_on_an_axis_of_one_rank_are_the_identity(flags):
     config = TrainConfig.of("tiny", layers=1, steps=2, **flags)
     alone = train(config.replace(zero=0, sequence_parallel=False, offload=False), threads=1)

@@ -1,4 +1,5 @@
-"""The ring's schedule, carried out on integers: every rank ends with the sums, by messages that a ring can carry."""
+"""The ring's schedule, carried out on integers: every rank ends with the sums, by messages that a
+ring can carry."""
 
 from __future__ import annotations
 
@@ -11,13 +12,14 @@ from lab_utils.layout.wire import wire_bytes
 
 
 def carry_out(steps: list[list[Hop]], have: list[list[set[int]]]) -> None:
-    """`have[rank][chunk]`: whose contributions are in there. A step's messages leave together, with what was there before it."""
+    """`have[rank][chunk]`: whose contributions are in there. A step's messages leave together, with
+    what was there before it."""
     for step in steps:
         messages = [(hop, set(have[hop.sender][hop.chunk])) for hop in step]
         for hop, content in messages:
             here = have[hop.receiver][hop.chunk]
             if hop.action == "add":
-                assert not here & content       # nobody is counted twice
+                assert not here & content  # nobody is counted twice
                 here |= content
             else:
                 have[hop.receiver][hop.chunk] = content
@@ -57,14 +59,25 @@ def test_every_step_is_one_message_from_each_rank_to_its_neighbour(n):
 @given(st.integers(1, 64), st.integers(1, 10**6))
 def test_wire_bytes_are_those_of_the_schedule(n, chunk_bytes):
     payload = n * chunk_bytes
-    for op, schedule in (("all_reduce", ring_all_reduce), ("reduce_scatter", ring_reduce_scatter), ("all_gather", ring_all_gather)):
-        sent = len(schedule(n)) * chunk_bytes if n < 10 else {"all_reduce": 2}.get(op, 1) * (n - 1) * chunk_bytes
+    for op, schedule in (
+        ("all_reduce", ring_all_reduce),
+        ("reduce_scatter", ring_reduce_scatter),
+        ("all_gather", ring_all_gather),
+    ):
+        sent = (
+            len(schedule(n)) * chunk_bytes
+            if n < 10
+            else {"all_reduce": 2}.get(op, 1) * (n - 1) * chunk_bytes
+        )
         assert wire_bytes(op, payload, n) == sent
-    assert wire_bytes("send", payload, n) == wire_bytes("broadcast", payload, n) == (payload if n > 1 else 0)
+    assert wire_bytes("send", payload, n) == (payload if n > 1 else 0)
+    # it leaves N − 1 times, from N ranks
+    assert n * wire_bytes("broadcast", payload, n) == (n - 1) * payload
 
 
 def test_wire_bytes_of_what_does_not_divide_and_of_an_unknown_op():
-    assert wire_bytes("all_reduce", 10, 3) == 13        # 13.33
-    assert wire_bytes("all_reduce", 10**18 + 1, 4) == 1_500_000_000_000_000_002     # exact where floats are not: …001.5
+    assert wire_bytes("all_reduce", 10, 3) == 13  # 13.33
+    # exact where floats are not: …001.5
+    assert wire_bytes("all_reduce", 10**18 + 1, 4) == 1_500_000_000_000_000_002
     with pytest.raises(KeyError):
         wire_bytes("gossip", 1, 2)

@@ -18,7 +18,8 @@ NAMES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
 
 
 def grid(name: str) -> Iterator[tuple[int, int, int, Plan]]:
-    """Ranks, micro-batches, virtual stages and the plan: p 1…8, m 1…17, v 1…4 where the schedule exists."""
+    """Ranks, micro-batches, virtual stages and the plan: p 1…8, m 1…17, v 1…4 where the schedule
+    exists."""
     for p in range(1, 9):
         for m in range(1, 18):
             for v in (2, 3, 4) if name == "interleaved" else (1,):
@@ -27,15 +28,23 @@ def grid(name: str) -> Iterator[tuple[int, int, int, Plan]]:
 
 
 def short(actions: tuple[Action, ...], ranks: int) -> str:
-    """F0 F1 …; with several chunks the chunk follows as a letter: F0a is micro-batch 0 on the rank's first chunk."""
+    """F0 F1 …; with several chunks the chunk follows as a letter: F0a is micro-batch 0 on the
+    rank's first chunk."""
     chunks = len({action.stage for action in actions})
-    return " ".join(f"{kind}{micro}{'abcd'[stage // ranks] if chunks > 1 else ''}" for kind, micro, stage in actions)
+    return " ".join(
+        f"{kind}{micro}{'abcd'[stage // ranks] if chunks > 1 else ''}"
+        for kind, micro, stage in actions
+    )
 
 
 def test_by_hand_four_ranks():
     ranks = [short(actions, 4) for actions in make_schedule("1f1b", 4, 6)]
-    assert ranks == ["F0 F1 F2 F3 B0 F4 B1 F5 B2 B3 B4 B5", "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5",
-                     "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5", "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5"]  # fmt: skip
+    assert ranks == [
+        "F0 F1 F2 F3 B0 F4 B1 F5 B2 B3 B4 B5",
+        "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5",
+        "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5",
+        "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5",
+    ]
     assert {short(actions, 4) for actions in make_schedule("gpipe", 4, 3)} == {"F0 F1 F2 B0 B1 B2"}
 
 
@@ -54,8 +63,9 @@ def test_by_hand_interleaved():
 
 
 def test_one_rank():
-    assert [short(make_schedule(name, 1, 3)[0], 1) for name in ("gpipe", "1f1b", "zero-bubble")] == [
-        "F0 F1 F2 B0 B1 B2", "F0 B0 F1 B1 F2 B2", "F0 B0 W0 F1 B1 W1 F2 B2 W2"]  # fmt: skip
+    assert [
+        short(make_schedule(name, 1, 3)[0], 1) for name in ("gpipe", "1f1b", "zero-bubble")
+    ] == ["F0 F1 F2 B0 B1 B2", "F0 B0 F1 B1 F2 B2", "F0 B0 W0 F1 B1 W1 F2 B2 W2"]
     assert short(make_schedule("interleaved", 1, 2, 2)[0], 1) == "F0a F0b B0b F1a B0a F1b B1b B1a"
 
 
@@ -66,7 +76,12 @@ def test_all_work_and_each_action_is_there_once(name):
         kinds = "FBW" if name == "zero-bubble" else "FB"
         assert splits_backward(plan) == ("W" in kinds)
         for rank, actions in enumerate(plan):
-            assert Counter(actions) == Counter(Action(kind, i, chunk * p + rank) for kind in kinds for i in range(m) for chunk in range(v))
+            assert Counter(actions) == Counter(
+                Action(kind, i, chunk * p + rank)
+                for kind in kinds
+                for i in range(m)
+                for chunk in range(v)
+            )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -74,18 +89,23 @@ def test_gradients_are_summed_in_the_order_of_micro_batches(name):
     for p, m, v, plan in grid(name):
         for stage in range(p * v):
             for kind in "BW" if splits_backward(plan) else "B":
-                assert [a.micro for a in plan[stage % p] if (a.kind, a.stage) == (kind, stage)] == list(range(m))
+                assert [
+                    a.micro for a in plan[stage % p] if (a.kind, a.stage) == (kind, stage)
+                ] == list(range(m))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_activations_in_flight(name):
-    """GPipe: all. 1F1B: one for each rank from here to the last. Interleaved: vp + p − 1 chunks on the first rank, the
-    1 + (p−1)/(pv) of its layers in Korthikanti et al. 2022, section 4.2.3. ZB-H1: no rank above 1F1B's first, W's included."""
+    """GPipe: all. 1F1B: one for each rank from here to the last. Interleaved: vp + p − 1 chunks on
+    the first rank, the 1 + (p−1)/(pv) of its layers in Korthikanti et al. 2022, section 4.2.3.
+    ZB-H1: no rank above 1F1B's first, W's included."""
     for p, m, v, plan in grid(name):
-        held = {"gpipe": lambda r, m=m: m,
-                "1f1b": lambda r, m=m, p=p: min(m, p - r),
-                "zero-bubble": lambda r, m=m, p=p: min(m, p - r),
-                "interleaved": lambda r, m=m, p=p, v=v: min(v * m, (v - 1) * p + 2 * (p - 1 - r) + 1)}[name]  # fmt: skip
+        held = {
+            "gpipe": lambda r, m=m: m,
+            "1f1b": lambda r, m=m, p=p: min(m, p - r),
+            "zero-bubble": lambda r, m=m, p=p: min(m, p - r),
+            "interleaved": lambda r, m=m, p=p, v=v: min(v * m, (v - 1) * p + 2 * (p - 1 - r) + 1),
+        }[name]
         assert in_flight(plan) == [held(r) for r in range(p)]
         until_weights = [min(m, p)] * p if name == "zero-bubble" else in_flight(plan)
         assert in_flight(plan, until="W") == until_weights
@@ -98,17 +118,43 @@ def test_larger_ones_work_too(name, p, groups, v):
     check_schedule(make_schedule(name, p, groups * p if many else groups * 7, v + 1 if many else 1))
 
 
-@pytest.mark.parametrize(("arguments", "words", "zh"), [
-    (("interleaved", 4, 10, 2), "groups of --pp 4, and 10 is no multiple of it; nearest that works: 8 or 12 micro-batches", "最接近的可用值：8 或 12"),
-    (("interleaved", 4, 3, 2), "nearest that works: 4 micro-batches", "最接近的可用值：4。"),
-    (("interleaved", 4, 8, 1), "--virtual-stages 2 or more", "需要 --virtual-stages 2 或更多"),
-    (("1f1b", 4, 8, 2), "--virtual-stages 1, or --schedule interleaved", "改用 --schedule interleaved"),
-    (("zero-bubble", 4, 8, 3), "--virtual-stages 1, or --schedule interleaved", "改用 --schedule interleaved"),
-    (("dualpipe", 4, 8, 1), "choose gpipe, 1f1b, interleaved, zero-bubble", "可选：gpipe、1f1b、interleaved、zero-bubble"),
-    (("gpipe", 0, 8, 1), "whole number of ranks from 1 up, not 0", "进程数应为不小于 1 的整数，而不是 0"),
-    (("gpipe", 2, -1, 1), "whole number of micro-batches from 1 up, not -1", "微批次数应为"),
-    (("gpipe", 2, 2.5, 1), "whole number of micro-batches from 1 up, not 2.5", "微批次数应为"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "words", "zh"),
+    [
+        (
+            ("interleaved", 4, 10, 2),
+            (
+                "groups of --pp 4, and 10 is no multiple of it; nearest that works: 8 or 12"
+                " micro-batches"
+            ),
+            "最接近的可用值：8 或 12",
+        ),
+        (("interleaved", 4, 3, 2), "nearest that works: 4 micro-batches", "最接近的可用值：4。"),
+        (("interleaved", 4, 8, 1), "--virtual-stages 2 or more", "需要 --virtual-stages 2 或更多"),
+        (
+            ("1f1b", 4, 8, 2),
+            "--virtual-stages 1, or --schedule interleaved",
+            "改用 --schedule interleaved",
+        ),
+        (
+            ("zero-bubble", 4, 8, 3),
+            "--virtual-stages 1, or --schedule interleaved",
+            "改用 --schedule interleaved",
+        ),
+        (
+            ("dualpipe", 4, 8, 1),
+            "choose gpipe, 1f1b, interleaved, zero-bubble",
+            "可选：gpipe、1f1b、interleaved、zero-bubble",
+        ),
+        (
+            ("gpipe", 0, 8, 1),
+            "whole number of ranks from 1 up, not 0",
+            "进程数应为不小于 1 的整数，而不是 0",
+        ),
+        (("gpipe", 2, -1, 1), "whole number of micro-batches from 1 up, not -1", "微批次数应为"),
+        (("gpipe", 2, 2.5, 1), "whole number of micro-batches from 1 up, not 2.5", "微批次数应为"),
+    ],
+)
 def test_refusals(arguments, words, zh, monkeypatch):
     for lang, expected in (("en", words), ("zh", zh)):
         monkeypatch.setattr(i18n, "_chosen", lang)

@@ -1,4 +1,5 @@
-"""The machine is measured for real, in small; what is said to be the bottleneck is held against a wire that is made slow."""
+"""The machine is measured for real, in small; what is said to be the bottleneck is held against a
+wire that is made slow."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ from lab_utils.train.engine import OurEngine
 def test_doctor_calibrates_in_a_process_of_its_own_and_says_where(tmp_path, monkeypatch, capsys):
     asked = []
     monkeypatch.setenv("LAB_UTILS_CACHE", str(tmp_path))
-    monkeypatch.setattr(doctor.subprocess, "run", lambda command, **_: asked.append(command) or subprocess.CompletedProcess(command, 0))
+    monkeypatch.setattr(
+        doctor.subprocess,
+        "run",
+        lambda command, **_: asked.append(command) or subprocess.CompletedProcess(command, 0),
+    )
     assert doctor.calibrate(tmp_path / "copy.json") == 0
     _, flag, code, *paths = asked[0]
     assert (flag, paths) == ("-c", [str(calibration_file()), str(tmp_path / "copy.json")])
@@ -48,7 +53,8 @@ def test_every_number_is_there_and_possible(calibration):
 
 
 def test_predicted_and_measured_are_of_the_same_size(calibration):
-    """Loosely, because whoever runs the tests may be doing something else; tests/measured/ holds what a quiet machine says."""
+    """Loosely, because whoever runs the tests may be doing something else; tests/measured/ holds
+    what a quiet machine says."""
     for flags in (dict(), dict(dp=2), dict(tp=2), dict(pp=2, micro_batch=6)):
         config = TrainConfig.of("tiny", steps=8, global_batch=24, **flags)
         predicted = step_time(config, cluster_of(calibration, config.parallel.world_size)).step
@@ -78,7 +84,10 @@ def _slow_steps(config: TrainConfig, bytes_per_second: float) -> float:
 def test_a_slow_wire_is_the_bottleneck_and_a_faster_one_saves_what_was_said(calibration):
     config = TrainConfig.of("tiny", dp=2, global_batch=8)
     slow, fast = 1e6, 2e6
-    measured = {rate: max(launch(_slow_steps, 2, config, rate, timeout=60.0, threads=1)) for rate in (slow, fast)}
+    measured = {
+        rate: max(launch(_slow_steps, 2, config, rate, timeout=60.0, threads=1))
+        for rate in (slow, fast)
+    }
 
     def predicted(rate: float):
         wire: dict = dict(collectives={}, link_bytes_per_second=rate, overlaps=True)
@@ -86,6 +95,10 @@ def test_a_slow_wire_is_the_bottleneck_and_a_faster_one_saves_what_was_said(cali
 
     assert predicted(slow).bottleneck == "network: dp"
     assert measured[slow] == pytest.approx(predicted(slow).step, rel=0.2)
-    assert measured[slow] - measured[fast] == pytest.approx(predicted(slow).step - predicted(fast).step, rel=0.25)
+    assert measured[slow] - measured[fast] == pytest.approx(
+        predicted(slow).step - predicted(fast).step, rel=0.25
+    )
     nothing = Cluster(name="no wire at all", flops_per_second=1e30, link_bytes_per_second=slow)
-    assert predicted(slow).savings["network: dp"] == pytest.approx(step_time(config, nothing).step, rel=0.25)
+    assert predicted(slow).savings["network: dp"] == pytest.approx(
+        step_time(config, nothing).step, rel=0.25
+    )

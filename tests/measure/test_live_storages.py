@@ -12,13 +12,17 @@ def watch(model: torch.nn.Module, *others: torch.Tensor) -> tuple[SavedActivatio
     saved = SavedActivations(model)
 
     def held() -> dict[str, list[torch.Tensor]]:
-        return {"parameters": list(model.parameters()), "gradients": [p.grad for p in model.parameters() if p.grad is not None]}
+        return {
+            "parameters": list(model.parameters()),
+            "gradients": [p.grad for p in model.parameters() if p.grad is not None],
+        }
 
     return saved, LiveStorages(held, saved, others)
 
 
 def test_a_sum_by_hand():
-    """y = x W, 1,000 × 10 by 10 × 10, squared and summed: the most is alive while the square's gradient is computed."""
+    """y = x W, 1,000 × 10 by 10 × 10, squared and summed: the most is alive while the square's
+    gradient is computed."""
     layer, x = torch.nn.Linear(10, 10, bias=False), torch.ones(1000, 10)
     saved, live = watch(layer, x)
     with saved, live:
@@ -60,7 +64,7 @@ def test_a_copy_of_a_weight_is_known_by_what_it_was_made_from():
     meter = SavedActivations(layer)
     with meter, torch.autocast("cpu", torch.bfloat16):
         y = layer(x)
-        assert (meter.copies, meter.now) == (2 * 8 * 4, 2 * 2 * 8)      # W in bf16; x in bf16
+        assert (meter.copies, meter.now) == (2 * 8 * 4, 2 * 2 * 8)  # W in bf16; x in bf16
     y.sum().backward()
     assert (meter.copies, meter.now) == (0, 0)
     assert meter.copies_peak == 64

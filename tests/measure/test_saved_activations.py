@@ -1,4 +1,5 @@
-"""Bytes saved for backward, against a second count made another way, and model states against the estimate."""
+"""Bytes saved for backward, against a second count made another way, and model states against the
+estimate."""
 
 from __future__ import annotations
 
@@ -19,13 +20,20 @@ from lab_utils.train.optimizer import make_optimizer
 from lab_utils.train.step import train_step
 
 VARIANTS = [
-    {}, {"attention": "explicit"}, {"positions": "rope", "kv_heads": 2, "attention": "explicit"}, {"positions": "rope", "kv_heads": 1},
-    {"norm": "rmsnorm", "activation": "swiglu", "bias": False}, {"tied": True}, {"seq": 1}, {"layers": 1, "micro_batch": 1},
-]  # fmt: skip
+    {},
+    {"attention": "explicit"},
+    {"positions": "rope", "kv_heads": 2, "attention": "explicit"},
+    {"positions": "rope", "kv_heads": 1},
+    {"norm": "rmsnorm", "activation": "swiglu", "bias": False},
+    {"tied": True},
+    {"seq": 1},
+    {"layers": 1, "micro_batch": 1},
+]
 
 
 def counted_another_way(model: GPT, tokens: torch.Tensor, targets: torch.Tensor) -> int:
-    """Everything that autograd asks to keep in one forward pass is kept alive; distinct addresses are then added up."""
+    """Everything that autograd asks to keep in one forward pass is kept alive; distinct addresses
+    are then added up."""
     kept = []
     with saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
         loss, _ = model(tokens, targets)
@@ -47,7 +55,8 @@ def test_the_peak_is_what_one_forward_pass_saves_and_all_of_it_is_let_go(variant
     del loss
     assert meter.peak == held == counted_another_way(model, *micro)
     assert meter.now == 0
-    assert meter.peak > 4 * micro.tokens.numel() * config.model.hidden      # one residual stream at the very least
+    # one residual stream at the very least
+    assert meter.peak > 4 * micro.tokens.numel() * config.model.hidden
 
 
 def one_rank(model: GPT) -> GradientSync:
@@ -58,22 +67,30 @@ def peak_of_a_step(config: TrainConfig) -> int:
     model = GPT(config.model)
     meter = SavedActivations(model)
     with meter:
-        train_step(one_rank(model), make_optimizer(model.parameters(), config), Loader(config).batch(0))
+        train_step(
+            one_rank(model), make_optimizer(model.parameters(), config), Loader(config).batch(0)
+        )
     assert meter.now == 0
     return meter.peak
 
 
 def test_accumulation_saves_no_more_than_one_micro_batch():
     config = TrainConfig.of("tiny", layers=2, global_batch=12)
-    whole, accumulated, alone = (peak_of_a_step(config.replace(**c)) for c in ({}, {"micro_batch": 4}, {"global_batch": 4}))
-    # all but the tokens and targets, which the loader holds in any case, is that of a micro-batch alone
+    whole, accumulated, alone = (
+        peak_of_a_step(config.replace(**c)) for c in ({}, {"micro_batch": 4}, {"global_batch": 4})
+    )
+    # all but the tokens and targets, which the loader holds in any case, is that of a micro-batch
+    # alone
     assert accumulated == alone
     assert 2.9 < whole / accumulated <= 3
 
 
 def test_a_storage_counts_once_however_many_share_it_and_a_slice_as_a_whole():
     base = torch.zeros(100)
-    assert storage_bytes([base, base[:10], base.view(10, 10), torch.zeros(3, dtype=torch.float64)]) == 400 + 24
+    assert (
+        storage_bytes([base, base[:10], base.view(10, 10), torch.zeros(3, dtype=torch.float64)])
+        == 400 + 24
+    )
     seen = set()
     assert (storage_bytes([base], seen), storage_bytes([base[5:]], seen)) == (400, 0)
 
@@ -83,7 +100,15 @@ def test_gradients_that_live_in_buckets_are_not_counted_twice():
     bucket, spare = torch.zeros(10), torch.zeros(5)
     model.weight.grad, model.bias.grad = bucket[:6].view(2, 3), bucket[6:8]
     gradients = [p.grad for p in model.parameters()]
-    states = held_bytes({"parameters": list(model.parameters()), "gradients": gradients, "optimizer": [], "buckets": [bucket, spare], "hidden": None})
+    states = held_bytes(
+        {
+            "parameters": list(model.parameters()),
+            "gradients": gradients,
+            "optimizer": [],
+            "buckets": [bucket, spare],
+            "hidden": None,
+        }
+    )
     assert states.pop("hidden", "absent") is None
     assert states == {"parameters": 32, "gradients": 40, "optimizer": 0, "buckets": 20}
 
@@ -92,8 +117,17 @@ def test_gradients_that_live_in_buckets_are_not_counted_twice():
 def test_model_states_are_estimated_exactly(dp):
     rng = random.Random(dp)
     for optimizer in ("adamw", "sgd"):
-        config = TrainConfig.of("tiny", layers=rng.randint(1, 3), tied=rng.random() < 0.5, bias=rng.random() < 0.5, dp=dp, steps=2, optimizer=optimizer,
-                                bucket_mib=rng.choice([0.01, 1.0]), gradient_sync=rng.choice(["bucketed", "naive"]))  # fmt: skip
+        config = TrainConfig.of(
+            "tiny",
+            layers=rng.randint(1, 3),
+            tied=rng.random() < 0.5,
+            bias=rng.random() < 0.5,
+            dp=dp,
+            steps=2,
+            optimizer=optimizer,
+            bucket_mib=rng.choice([0.01, 1.0]),
+            gradient_sync=rng.choice(["bucketed", "naive"]),
+        )
         predicted = estimate(config).ranks
         for rank, expected in zip(train(config, threads=1).ranks, predicted, strict=True):
             for term in ("parameters", "gradients", "optimizer", "buckets"):
@@ -104,7 +138,8 @@ def test_model_states_are_estimated_exactly(dp):
 
 
 def test_gathered_weights_are_no_activations():
-    """ZeRO changes what is held of weights, gradients and states, and nothing of what is saved for backward."""
+    """ZeRO changes what is held of weights, gradients and states, and nothing of what is saved for
+    backward."""
     config = TrainConfig.of("tiny", layers=3, dp=2, steps=2, global_batch=8, micro_batch=2)
     reports = [train(config.replace(zero=zero), threads=1) for zero in range(4)]
     assert len({rank.memory["activations"] for report in reports for rank in report.ranks}) == 1

@@ -36,22 +36,42 @@ def test_the_median_step_is_one_that_happened():
     assert middle["data"] >= 0.01
     assert 0.03 <= middle["communication"] < 0.06
     assert middle["compute"] >= 0.06
-    assert middle["hidden"] == pytest.approx(middle["compute"], abs=5e-3)       # it was under way all the time
-    assert middle["compute"] + middle["communication"] + middle["bubble"] + middle["data"] == pytest.approx(middle["step"], rel=1e-12)
+    # it was under way all the time
+    assert middle["hidden"] == pytest.approx(middle["compute"], abs=5e-3)
+    assert middle["compute"] + middle["communication"] + middle["bubble"] + middle[
+        "data"
+    ] == pytest.approx(middle["step"], rel=1e-12)
 
 
 def test_nothing_kept_is_nothing_known():
     assert set(StepClock(torch.device("cpu")).summary().values()) == {None}
 
 
-GRADIENTS = [(float(i), "gradient", f"p{i}") for i in range(4)]      # the last one at 3.0
+GRADIENTS = [(float(i), "gradient", f"p{i}") for i in range(4)]  # the last one at 3.0
 
 
-@pytest.mark.parametrize(("messages", "ready", "real"), [
-    ([(1.5, "issue", "0"), (3.1, "issue", "1"), (3.2, "wait", "0"), (3.3, "wait", "1")], 2, True),
-    ([(1.5, "issue", "0"), (1.6, "wait", "0"), (3.1, "issue", "1"), (3.2, "wait", "1")], 2, False),      # left early, and was waited for
-    ([(3.1, "issue", "0"), (3.2, "issue", "1"), (3.3, "wait", "0"), (3.4, "wait", "1")], 4, False),      # left when all was over
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("messages", "ready", "real"),
+    [
+        (
+            [(1.5, "issue", "0"), (3.1, "issue", "1"), (3.2, "wait", "0"), (3.3, "wait", "1")],
+            2,
+            True,
+        ),
+        # left early, and was waited for
+        (
+            [(1.5, "issue", "0"), (1.6, "wait", "0"), (3.1, "issue", "1"), (3.2, "wait", "1")],
+            2,
+            False,
+        ),
+        # left when all was over
+        (
+            [(3.1, "issue", "0"), (3.2, "issue", "1"), (3.3, "wait", "0"), (3.4, "wait", "1")],
+            4,
+            False,
+        ),
+    ],
+)
 def test_overlap_means_left_early_and_not_waited_for(messages, ready, real):
     judged = overlap(sorted(GRADIENTS + messages))
     assert (judged.gradients, judged.ready_at_first_send, judged.real) == (4, ready, real)

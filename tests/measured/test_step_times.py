@@ -1,4 +1,5 @@
-"""The figures that stand in step_times.json: enough layouts, and errors that are what the file says."""
+"""The figures that stand in step_times.json: enough layouts, and errors that are what the file
+says."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ import pytest
 
 FILE = Path(__file__).parent / "step_times.json"
 FOUND = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-pytestmark = pytest.mark.skipif(not FOUND, reason="nothing was measured yet: python tests/measured/step_times.py")
+pytestmark = pytest.mark.skipif(
+    not FOUND, reason="nothing was measured yet: python tests/measured/step_times.py"
+)
 
 
 def test_the_file_says_what_was_measured_and_on_what():
@@ -18,7 +21,9 @@ def test_the_file_says_what_was_measured_and_on_what():
     assert {"name", "cores", "torch", "python", "date", "load_before"} <= set(FOUND["machine"])
     for row in FOUND["rows"]:
         assert row["error_busy"] == pytest.approx(row["predicted_busy"] / row["measured_busy"] - 1)
-    assert FOUND["median_error_busy"] == pytest.approx(median(abs(row["error_busy"]) for row in FOUND["rows"]))
+    assert FOUND["median_error_busy"] == pytest.approx(
+        median(abs(row["error_busy"]) for row in FOUND["rows"])
+    )
 
 
 def test_half_of_the_layouts_compute_within_a_fifth_of_what_was_predicted():
@@ -27,6 +32,9 @@ def test_half_of_the_layouts_compute_within_a_fifth_of_what_was_predicted():
 
 def test_half_of_the_steps_are_within_a_fifth_where_the_machine_was_quiet():
     if "median_error" not in FOUND:
-        pytest.skip("whole steps were not measured: python tests/measured/step_times.py --wall on a machine that does nothing else")
+        pytest.skip(
+            "whole steps were not measured: python tests/measured/step_times.py --wall on a machine"
+            " that does nothing else"
+        )
     assert FOUND["others_busy"] < 0.05
     assert FOUND["median_error"] <= 0.2

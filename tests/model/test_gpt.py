@@ -1,4 +1,5 @@
-"""GPT in all its variants: causal, exact where two ways must agree, the same weights whoever draws them."""
+"""GPT in all its variants: causal, exact where two ways must agree, the same weights whoever draws
+them."""
 
 from __future__ import annotations
 
@@ -13,9 +14,21 @@ from lab_utils.layout.parameters import parameter_count, parameter_shapes
 from lab_utils.model import GPT, IGNORED, loss_sum_and_count, rotate
 
 VARIANTS = [
-    dict(zip(("norm", "activation", "positions", "attention", "bias", "tied", "kv_heads"), values, strict=True))
+    dict(
+        zip(
+            ("norm", "activation", "positions", "attention", "bias", "tied", "kv_heads"),
+            values,
+            strict=True,
+        )
+    )
     for values in itertools.product(
-        ("layernorm", "rmsnorm"), ("gelu", "swiglu"), ("learned", "rope"), ("sdpa", "explicit"), (True, False), (True, False), (4, 2, 1)
+        ("layernorm", "rmsnorm"),
+        ("gelu", "swiglu"),
+        ("learned", "rope"),
+        ("sdpa", "explicit"),
+        (True, False),
+        (True, False),
+        (4, 2, 1),
     )
 ]
 
@@ -55,7 +68,8 @@ def test_every_variant_is_causal_and_uses_what_came_before():
             a, b = model(tokens), model(other)
         assert torch.equal(a[:, :7], b[:, :7]), variant
         changed = (a - b).abs().amax(-1)[:, 7:]
-        assert (changed > 1e-4).all(), variant        # attention really looks back: later logits all move
+        # attention really looks back: later logits all move
+        assert (changed > 1e-4).all(), variant
 
 
 def test_written_out_attention_equals_the_fused_one():
@@ -77,7 +91,9 @@ def test_names_and_shapes_are_those_of_the_layout_in_the_same_order():
         for extra in ({}, {"head_dim": 6, "ffn": 20}):
             config = small(**variant, **extra)
             model = GPT(config)
-            assert [(n, tuple(p.shape)) for n, p in model.named_parameters()] == list(parameter_shapes(config).items()), variant
+            assert [(n, tuple(p.shape)) for n, p in model.named_parameters()] == list(
+                parameter_shapes(config).items()
+            ), variant
             assert sum(p.numel() for p in model.parameters()) == parameter_count(config)
 
 
@@ -87,7 +103,12 @@ def test_loss_is_a_sum_and_ignored_targets_count_for_nothing():
     targets[2] = IGNORED
     loss, count = model(tokens, targets)
     log_probabilities = model(tokens).log_softmax(-1)
-    expected = -sum(log_probabilities[b, s, targets[b, s]] for b in range(3) for s in range(12) if targets[b, s] != IGNORED)
+    expected = -sum(
+        log_probabilities[b, s, targets[b, s]]
+        for b in range(3)
+        for s in range(12)
+        if targets[b, s] != IGNORED
+    )
     assert count.item() == 7 + 12
     assert count.dtype == torch.int64
     assert loss.dim() == count.dim() == 0
@@ -112,22 +133,29 @@ def test_weights_depend_on_seed_and_name_alone():
     torch.manual_seed(2)
     torch.randn(100)
     again, other = GPT(small(), seed=5), GPT(small(), seed=6)
-    for (name, a), b, c in zip(first.named_parameters(), again.parameters(), other.parameters(), strict=True):
+    for (name, a), b, c in zip(
+        first.named_parameters(), again.parameters(), other.parameters(), strict=True
+    ):
         assert torch.equal(a, b), name
-        assert torch.equal(a, c) == (a.dim() == 1), name        # biases and norms are not drawn
-    deeper = dict(GPT(small(positions="rope", activation="swiglu", tied=True), seed=5).named_parameters())
+        assert torch.equal(a, c) == (a.dim() == 1), name  # biases and norms are not drawn
+    deeper = dict(
+        GPT(small(positions="rope", activation="swiglu", tied=True), seed=5).named_parameters()
+    )
     same = dict(first.named_parameters())
-    for name in ("token_embedding.weight", "blocks.1.attention.key.weight"):     # whatever else is in the model
+    # whatever else is in the model
+    for name in ("token_embedding.weight", "blocks.1.attention.key.weight"):
         assert torch.equal(deeper[name], same[name])
     drawn = [p.flatten()[:4].tolist() for p in first.parameters() if p.dim() > 1]
-    assert len({tuple(d) for d in drawn}) == len(drawn)     # no two parameters share their numbers
+    assert len({tuple(d) for d in drawn}) == len(drawn)  # no two parameters share their numbers
 
 
 def test_weights_are_as_wide_as_they_should_be():
     parameters = dict(GPT(small(hidden=256, layers=8)).named_parameters())
     assert parameters["blocks.3.mlp.up.weight"].std().item() == pytest.approx(0.02, rel=0.02)
     assert parameters["blocks.3.mlp.down.weight"].std().item() == pytest.approx(0.02 / 4, rel=0.02)
-    assert parameters["blocks.3.attention.output.weight"].std().item() == pytest.approx(0.02 / 4, rel=0.02)
+    assert parameters["blocks.3.attention.output.weight"].std().item() == pytest.approx(
+        0.02 / 4, rel=0.02
+    )
 
 
 def test_tied_means_one_tensor():
@@ -149,13 +177,16 @@ def test_rotary_scores_depend_on_the_distance_alone():
 
 
 def test_grouped_heads_share_keys_and_values():
-    """Grouped-query attention equals ordinary attention whose key and value rows are repeated for every head of a group."""
+    """Grouped-query attention equals ordinary attention whose key and value rows are repeated for
+    every head of a group."""
     grouped, full = GPT(small(kv_heads=2)), GPT(small(kv_heads=4))
     with torch.no_grad():
         weights = grouped.state_dict()
         for name in weights:
             if ".key." in name or ".value." in name:
-                weights[name] = weights[name].unflatten(0, (2, 8)).repeat_interleave(2, dim=0).flatten(0, 1)
+                weights[name] = (
+                    weights[name].unflatten(0, (2, 8)).repeat_interleave(2, dim=0).flatten(0, 1)
+                )
         full.load_state_dict(weights)
         assert torch.allclose(grouped(numbers(2, 12)), full(numbers(2, 12)), atol=1e-6)
 

@@ -52,26 +52,50 @@ def test_what_is_no_report_of_this_schema_is_refused(raw):
 
 def test_the_keys_are_the_documented_ones():
     raw = estimated().to_dict()
-    assert set(raw) >= {"schema", "kind", "engine", "device", "world_size", "config", "parameters", "loss", "flops", "tokens_per_second", "mfu",
-                        "segments", "ranks"}  # fmt: skip
+    assert set(raw) >= {
+        "schema",
+        "kind",
+        "engine",
+        "device",
+        "world_size",
+        "config",
+        "parameters",
+        "loss",
+        "flops",
+        "tokens_per_second",
+        "mfu",
+        "segments",
+        "ranks",
+    }
     assert raw["schema"] == 1
     assert raw["world_size"] == 2
     assert {"model", "hardware"} <= set(raw["flops"])
     rank = raw["ranks"][1]
     assert set(rank) == {"rank", "coords", "memory", "traffic", "time"}
     assert rank["coords"] == {"dp": 1, "pp": 0, "tp": 0}
-    assert {"parameters", "gradients", "optimizer", "activations", "buckets", "peak"} <= set(rank["memory"])
+    assert {"parameters", "gradients", "optimizer", "activations", "buckets", "peak"} <= set(
+        rank["memory"]
+    )
     assert set(rank["traffic"][0]) == {"op", "axis", "purpose", "calls", "bytes", "wire_bytes"}
     assert set(rank["time"]) == {"compute", "communication", "bubble", "data", "step", "hidden"}
 
 
 def test_parts_of_the_estimated_time_add_up():
     time = estimated().ranks[0].time
-    assert sum(time[part] for part in ("compute", "communication", "bubble", "data")) == pytest.approx(time["step"], rel=1e-12)
+    assert sum(
+        time[part] for part in ("compute", "communication", "bubble", "data")
+    ) == pytest.approx(time["step"], rel=1e-12)
 
 
 def test_totals_select_by_every_key():
-    rank = RankReport(0, {}, traffic=(Traffic("all_reduce", "dp", "gradient", 2, 8, 6), Traffic("send", "pp", "activation", 1, 5, 5)))
+    rank = RankReport(
+        0,
+        {},
+        traffic=(
+            Traffic("all_reduce", "dp", "gradient", 2, 8, 6),
+            Traffic("send", "pp", "activation", 1, 5, 5),
+        ),
+    )
     assert rank.total() == 13
     assert rank.total("calls") == 3
     assert rank.total("wire_bytes", purpose="gradient", axis="dp") == 6

@@ -19,7 +19,7 @@ def test_columns():
 def test_alignment_and_formats():
     shown = table([("项目", "估算"), ("bytes", 1234567), ("内存占用", "–"), ("same", True)])
     lines = shown.splitlines()
-    assert len({columns(line) for line in lines}) == 1      # the last column ends at one edge
+    assert len({columns(line) for line in lines}) == 1  # the last column ends at one edge
     assert lines[1].endswith("1,234,567")
     assert lines[3].endswith("yes")
     assert lines[0].startswith("项目    ")
@@ -46,12 +46,22 @@ class Cells(HTMLParser):
 
 
 def test_a_notebook_shows_a_real_table_and_text_beside_it():
-    shown = table([("", "估算", "what"), ("a < b & c", 1234567, "one, 2 of them"), ("*so* | _so_", False, "–")])
+    shown = table(
+        [
+            ("", "估算", "what"),
+            ("a < b & c", 1234567, "one, 2 of them"),
+            ("*so* | _so_", False, "–"),
+        ]
+    )
     bundle, _ = DisplayFormatter().format(shown)
     left, right = "text-align:left", "text-align:right"
     assert Cells(bundle["text/html"]).rows == [
         [("td", left, ""), ("th", right, "估算"), ("th", left, "what")],
-        [("td", left, "a < b & c"), ("td", right, "1,234,567"), ("td", left, "one, 2 of them")],
+        [
+            ("td", left, "a < b & c"),
+            ("td", f"{right};white-space:nowrap", "1,234,567"),
+            ("td", left, "one, 2 of them"),
+        ],
         [("td", left, "*so* | _so_"), ("td", right, "no"), ("td", left, "–")],
     ]
     assert bundle["text/plain"] == shown

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """A run's global mean losses, its first step's gradients by name, and what its ranks reported."""
+    """A run's global mean losses, its first step's gradients by name, and what its ranks
+    reported."""
 
     losses: list[float]
     gradients: dict[str, np.ndarray]
@@ -29,19 +30,34 @@ class Run:
 
 def loss_error(run: Run, reference: Run, steps: int | None = None) -> float:
     """The largest relative difference of a loss."""
-    return max(abs(a - b) / abs(b) for a, b in zip(run.losses[:steps], reference.losses[:steps], strict=True))
+    return max(
+        abs(a - b) / abs(b)
+        for a, b in zip(run.losses[:steps], reference.losses[:steps], strict=True)
+    )
 
 
 def gradient_error(run: Run, reference: Run) -> float:
-    """Norm of the difference ÷ norm, over all parameters together: single ones may be zero in truth (a key's bias is)."""
+    """Norm of the difference ÷ norm, over all parameters together: single ones may be zero in truth
+    (a key's bias is)."""
     assert list(run.gradients) == list(reference.gradients)
-    double = {name: (run.gradients[name].astype(np.float64), reference.gradients[name].astype(np.float64)) for name in run.gradients}
-    return math.sqrt(sum(np.sum((a - b) ** 2) for a, b in double.values()) / sum(np.sum(b**2) for _, b in double.values()))
+    double = {
+        name: (run.gradients[name].astype(np.float64), reference.gradients[name].astype(np.float64))
+        for name in run.gradients
+    }
+    return math.sqrt(
+        sum(np.sum((a - b) ** 2) for a, b in double.values())
+        / sum(np.sum(b**2) for _, b in double.values())
+    )
 
 
 def check_equal(run: Run, reference: Run) -> tuple[float, float, float]:
-    """Raise AssertionError unless the run equals the reference; returns the errors (5 losses, all losses, gradients)."""
-    errors = loss_error(run, reference, 5), loss_error(run, reference), gradient_error(run, reference)
+    """Raise AssertionError unless the run equals the reference; returns the errors (5 losses, all
+    losses, gradients)."""
+    errors = (
+        loss_error(run, reference, 5),
+        loss_error(run, reference),
+        gradient_error(run, reference),
+    )
     assert errors[0] <= 1e-6, f"losses of the first 5 steps differ by {errors[0]:.1e}"
     assert errors[1] <= 1e-4, f"losses differ by {errors[1]:.1e}"
     assert errors[2] <= 1e-6, f"first gradients differ by {errors[2]:.1e} of their norm"
@@ -62,6 +78,15 @@ def together(cases: list[tuple[TrainConfig, str]], by_rank: list[list[RankResult
         results = [rank[i] for rank in by_rank]
         tokens = config.global_batch * config.model.seq
         losses = [sum(sums) / tokens for sums in zip(*(r.loss_sums for r in results), strict=True)]
-        gradients = assemble((f for r in results for f in r.gradients), parameter_shapes(config.model))
-        runs.append(Run(losses, gradients, tuple(r.report for r in results), {k: sum(r.flops[k] for r in results) for k in ("model", "hardware")}))
+        gradients = assemble(
+            (f for r in results for f in r.gradients), parameter_shapes(config.model)
+        )
+        runs.append(
+            Run(
+                losses,
+                gradients,
+                tuple(r.report for r in results),
+                {k: sum(r.flops[k] for r in results) for k in ("model", "hardware")},
+            )
+        )
     return runs

@@ -1,13 +1,19 @@
-"""The layouts that the engine is held to: every triple of degrees up to eight ranks, each with several of everything else.
+"""The layouts that the engine is held to, drawn once from fixed seeds.
 
-What goes with what is drawn once, from a fixed seed; test_grid asserts that the draw covers what it has to.
+`make test` runs `pairwise()`: any two of degrees, model, precision, schedule, recomputation and the
+rest that can stand together do so in one of them. `make test-all` adds `layouts()`, every triple of
+degrees up to eight ranks with several of everything else, and `in_bf16()`. test_grid asserts that
+each covers what it has to.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from functools import cache
 from itertools import product
+
+from pairs import EXHAUSTIVE, cover
 
 from lab_utils import TrainConfig
 from lab_utils.config import ConfigError
@@ -17,19 +23,55 @@ SHAPES = {
     "gpt": dict(layers=4, hidden=32, heads=4, seq=16),
     "gpt, written out": dict(layers=4, hidden=32, heads=4, seq=16, attention="explicit"),
     "gpt, tied": dict(layers=4, hidden=32, heads=4, seq=16, tied=True),
-    "llama": dict(layers=4, hidden=32, heads=8, kv_heads=4, seq=16, norm="rmsnorm", activation="swiglu", positions="rope", bias=False),
-    "llama, tied": dict(layers=4, hidden=32, heads=8, kv_heads=4, seq=16, norm="rmsnorm", activation="swiglu", positions="rope", bias=False, tied=True),
+    "llama": dict(
+        layers=4,
+        hidden=32,
+        heads=8,
+        kv_heads=4,
+        seq=16,
+        norm="rmsnorm",
+        activation="swiglu",
+        positions="rope",
+        bias=False,
+    ),
+    "llama, tied": dict(
+        layers=4,
+        hidden=32,
+        heads=8,
+        kv_heads=4,
+        seq=16,
+        norm="rmsnorm",
+        activation="swiglu",
+        positions="rope",
+        bias=False,
+        tied=True,
+    ),
     # nothing here can be shared out evenly over 2 or 4
     "uneven": dict(layers=5, hidden=40, heads=5, ffn=101, vocab=257, seq=16),
-    "uneven llama": dict(layers=5, hidden=40, heads=10, kv_heads=5, ffn=101, vocab=259, seq=16, norm="rmsnorm", activation="swiglu", positions="rope",
-                         tied=True),
-}  # fmt: skip
+    "uneven llama": dict(
+        layers=5,
+        hidden=40,
+        heads=10,
+        kv_heads=5,
+        ffn=101,
+        vocab=259,
+        seq=16,
+        norm="rmsnorm",
+        activation="swiglu",
+        positions="rope",
+        tied=True,
+    ),
+}
 BATCH = 16
 
 
 def triples() -> list[tuple[int, int, int]]:
     """(dp, tp, pp), each 1, 2 or 4, from 2 to 8 ranks in all."""
-    return [degrees for degrees in product((1, 2, 4), repeat=3) if 2 <= degrees[0] * degrees[1] * degrees[2] <= 8]
+    return [
+        degrees
+        for degrees in product((1, 2, 4), repeat=3)
+        if 2 <= degrees[0] * degrees[1] * degrees[2] <= 8
+    ]
 
 
 def layouts() -> list[TrainConfig]:
@@ -39,15 +81,35 @@ def layouts() -> list[TrainConfig]:
 
 def _of(dp: int, tp: int, pp: int) -> Iterator[TrainConfig]:
     rng, made = random.Random(f"{dp} {tp} {pp}"), 0
-    while made < (4 if dp * tp * pp == 8 else 8):       # eight ranks take turns on two cores
-        shape = list(SHAPES)[made - 1] if made >= 1 else rng.choice(["uneven", "uneven llama", "gpt, tied"])
-        schedule = rng.choice(["gpipe", "1f1b", "interleaved", "interleaved", "zero-bubble"] if pp > 1 else ["gpipe", "1f1b"])
+    while made < (4 if dp * tp * pp == 8 else 8):  # eight ranks take turns on two cores
+        shape = (
+            list(SHAPES)[made - 1]
+            if made >= 1
+            else rng.choice(["uneven", "uneven llama", "gpt, tied"])
+        )
+        schedule = rng.choice(
+            ["gpipe", "1f1b", "interleaved", "interleaved", "zero-bubble"]
+            if pp > 1
+            else ["gpipe", "1f1b"]
+        )
         flags = dict(
-            SHAPES[shape], dp=dp, tp=tp, pp=pp, steps=5, global_batch=BATCH, micro_batch=BATCH // dp // rng.choice([1, 4]),
-            zero=made % 4, sequence_parallel=tp > 1 and rng.random() < 0.5, offload=rng.random() < 0.15, schedule=schedule,
-            virtual_stages=2 if schedule == "interleaved" else 1, recompute=rng.choice(["none", "none", "selective", "full", "0,2"]),
-            optimizer=rng.choice(["sgd", "sgd", "adamw"]), clip=rng.choice([0.0, 0.25]), bucket_mib=rng.choice([0.02, 4.0]),
-        )  # fmt: skip
+            SHAPES[shape],
+            dp=dp,
+            tp=tp,
+            pp=pp,
+            steps=5,
+            global_batch=BATCH,
+            micro_batch=BATCH // dp // rng.choice([1, 4]),
+            zero=made % 4,
+            sequence_parallel=tp > 1 and rng.random() < 0.5,
+            offload=rng.random() < 0.15,
+            schedule=schedule,
+            virtual_stages=2 if schedule == "interleaved" else 1,
+            recompute=rng.choice(["none", "none", "selective", "full", "0,2"]),
+            optimizer=rng.choice(["sgd", "sgd", "adamw"]),
+            clip=rng.choice([0.0, 0.25]),
+            bucket_mib=rng.choice([0.02, 4.0]),
+        )
         config = TrainConfig.of(**flags)
         try:
             refuse_layout(config)
@@ -57,16 +119,135 @@ def _of(dp: int, tp: int, pp: int) -> Iterator[TrainConfig]:
         made += 1
 
 
+PRECISIONS = ("fp32", "bf16", "bf16-pure")
+
+
+def drawn(seed: int, count: int = 500) -> list[TrainConfig]:
+    """So many layouts that are not refused, of any values."""
+    rng, found = random.Random(seed), []
+    while len(found) < count:
+        (dp, tp, pp), schedule = (
+            rng.choice(triples()),
+            rng.choice(["gpipe", "1f1b", "interleaved", "zero-bubble"]),
+        )
+        flags = dict(
+            SHAPES[rng.choice(list(SHAPES))],
+            dp=dp,
+            tp=tp,
+            pp=pp,
+            steps=5,
+            global_batch=BATCH,
+            micro_batch=BATCH // dp // rng.choice([1, 4]),
+            zero=rng.randrange(4),
+            sequence_parallel=tp > 1 and rng.random() < 0.5,
+            offload=rng.random() < 0.3,
+            schedule=schedule,
+            virtual_stages=2 if schedule == "interleaved" else 1,
+            recompute=rng.choice(["none", "selective", "full", "0,2"]),
+            optimizer=rng.choice(["sgd", "adamw"]),
+            clip=rng.choice([0.0, 0.25]),
+            bucket_mib=rng.choice([0.02, 4.0]),
+            precision=rng.choice(PRECISIONS),
+        )
+        try:
+            config = TrainConfig.of(**flags)
+            refuse_layout(config)
+        except ConfigError:
+            continue
+        found.append(config)
+    return found
+
+
+def values(config: TrainConfig) -> dict[str, Hashable]:
+    """What any two of are to meet."""
+    p = config.parallel
+    return dict(
+        model=config.model,
+        dp=p.dp,
+        tp=p.tp,
+        pp=p.pp,
+        zero=p.zero,
+        sequence_parallel=p.sequence_parallel,
+        offload=p.offload,
+        schedule=p.schedule,
+        micro_batches=config.micro_batches,
+        recompute=config.recompute,
+        optimizer=config.optimizer,
+        clip=config.clip,
+        bucket_mib=p.bucket_mib,
+        precision=config.precision,
+    )
+
+
+@cache
+def pairwise() -> tuple[TrainConfig, ...]:
+    """As few as hold every pair of values. Starting a case costs as much as running two ranks of
+    it, and ranks take turns on two cores."""
+    return tuple(cover(drawn(0), values, cost=lambda config: 2 + config.parallel.world_size))
+
+
+def in_bf16() -> list[TrainConfig]:
+    """Every strategy by itself, and all of them together, in both precisions of 16 bits."""
+    base = TrainConfig.of(
+        **SHAPES["gpt"], steps=5, global_batch=BATCH, micro_batch=2, optimizer="sgd", clip=0.25
+    )
+    return [
+        base.replace(precision=precision, **layout)
+        for precision in PRECISIONS[1:]
+        for layout in (
+            {"dp": 2},
+            {"dp": 2, "zero": 1},
+            {"dp": 2, "zero": 2, "recompute": "full"},
+            {"dp": 2, "zero": 3},
+            {"dp": 2, "zero": 3, "tied": True},
+            {"tp": 2},
+            {"tp": 2, "sequence_parallel": True, "recompute": "selective"},
+            {"pp": 2},
+            {"pp": 2, "schedule": "zero-bubble"},
+            {"dp": 2, "tp": 2, "pp": 2, "zero": 1, "sequence_parallel": True},
+            {"dp": 2, "tp": 2, "pp": 2, "zero": 3, "offload": True},
+        )
+    ]
+
+
+@cache
+def to_run() -> tuple[TrainConfig, ...]:
+    """Those of `make test`, or of `make test-all`."""
+    return (*pairwise(), *layouts(), *in_bf16()) if EXHAUSTIVE else pairwise()
+
+
 def alone(config: TrainConfig) -> TrainConfig:
-    """The same training on one rank, nothing shared out, nothing recomputed, the whole batch at once."""
-    return config.replace(dp=1, tp=1, pp=1, zero=0, sequence_parallel=False, offload=False, schedule="1f1b", virtual_stages=1, recompute="none",
-                          micro_batch=None, bucket_mib=4.0)  # fmt: skip
+    """The same training on one rank, nothing shared out, nothing recomputed, the whole batch at
+    once."""
+    return config.replace(
+        dp=1,
+        tp=1,
+        pp=1,
+        zero=0,
+        sequence_parallel=False,
+        offload=False,
+        schedule="1f1b",
+        virtual_stages=1,
+        recompute="none",
+        micro_batch=None,
+        bucket_mib=4.0,
+    )
 
 
 def named(config: TrainConfig) -> str:
     """A layout in a few words, for messages."""
     p, model = config.parallel, config.model
-    words = [f"dp{p.dp} tp{p.tp} pp{p.pp} zero{p.zero} m{config.micro_batches}", p.schedule, "sp" * p.sequence_parallel, "offload" * p.offload,
-             f"recompute {config.recompute}", config.optimizer, f"clip {config.clip}", f"{model.norm} {model.positions} kv{model.kv_heads}/{model.heads}",
-             "tied" * model.tied, f"L{model.layers} V{model.vocab}", config.precision]  # fmt: skip
+    words = [
+        f"dp{p.dp} tp{p.tp} pp{p.pp} zero{p.zero} m{config.micro_batches}",
+        p.schedule,
+        "sp" * p.sequence_parallel,
+        "offload" * p.offload,
+        f"recompute {config.recompute}",
+        config.optimizer,
+        f"clip {config.clip}",
+        f"{model.norm} {model.positions} kv{model.kv_heads}/{model.heads}",
+        "tied" * model.tied,
+        f"L{model.layers} V{model.vocab}",
+        config.precision,
+    ]
     return " ".join(word for word in words if word)

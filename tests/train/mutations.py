@@ -1,4 +1,5 @@
-"""Engines with one line made wrong. Each function is called on every rank before the run and spoils what its name says."""
+"""Engines with one line made wrong. Each function is called on every rank before the run and spoils
+what its name says."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ def unharmed() -> None:
     """Nothing is changed: the control."""
 
 
-# -- scaling ---------------------------------------------------------------------------------------------------------
+# -- scaling ---------------------------------------------------------------------------------------
 
 
 def scaled_by_local_tokens() -> None:
@@ -18,15 +19,20 @@ def scaled_by_local_tokens() -> None:
     from lab_utils.data.loader import Loader
 
     batch = Loader.batch
-    Loader.batch = lambda self, step: batch(self, step)._replace(global_tokens=batch(self, step).global_tokens // 2)
+    Loader.batch = lambda self, step: batch(self, step)._replace(
+        global_tokens=batch(self, step).global_tokens // 2
+    )
 
 
 def not_divided_by_the_micro_batches() -> None:
-    """Each micro-batch's loss is taken as a mean of its own, and the sum over micro-batches is forgotten to be divided."""
+    """Each micro-batch's loss is taken as a mean of its own, and the sum over micro-batches is
+    forgotten to be divided."""
     from lab_utils.parallel.pipeline import Pipeline
 
     run = Pipeline.run
-    Pipeline.run = lambda self, sync, batch, factor: run(self, sync, batch, factor * len(batch.micro_batches))
+    Pipeline.run = lambda self, sync, batch, factor: run(
+        self, sync, batch, factor * len(batch.micro_batches)
+    )
 
 
 def averaged_once_more() -> None:
@@ -51,7 +57,7 @@ def loss_scale_left_in() -> None:
     Update._apply = lambda self, factor: apply(self, factor * self.scaler.scale)
 
 
-# -- data parallelism ------------------------------------------------------------------------------------------------
+# -- data parallelism ------------------------------------------------------------------------------
 
 
 def never_synchronised() -> None:
@@ -89,7 +95,9 @@ def other_weights_on_one_rank() -> None:
     import lab_utils.parallel.parallelize as module
 
     values = module.local_values
-    module.local_values = lambda place, config: values(place, config.replace(seed=config.seed + int(os.environ["RANK"])))
+    module.local_values = lambda place, config: values(
+        place, config.replace(seed=config.seed + int(os.environ["RANK"]))
+    )
 
 
 def other_bucket_order_on_one_rank() -> None:
@@ -98,7 +106,9 @@ def other_bucket_order_on_one_rank() -> None:
 
     assign = module.assign_buckets
     if os.environ["RANK"] == "1":
-        module.assign_buckets = lambda numels, size, element: assign(dict(reversed(list(numels.items()))), size, element)
+        module.assign_buckets = lambda numels, size, element: assign(
+            dict(reversed(list(numels.items()))), size, element
+        )
 
 
 def two_gradients_swapped_on_one_rank() -> None:
@@ -106,9 +116,14 @@ def two_gradients_swapped_on_one_rank() -> None:
     import lab_utils.parallel.data_parallel as module
 
     assign = module.assign_buckets
-    other = {"blocks.1.attention.key.weight": "blocks.1.attention.value.weight", "blocks.1.attention.value.weight": "blocks.1.attention.key.weight"}
+    other = {
+        "blocks.1.attention.key.weight": "blocks.1.attention.value.weight",
+        "blocks.1.attention.value.weight": "blocks.1.attention.key.weight",
+    }
     if os.environ["RANK"] == "1":
-        module.assign_buckets = lambda numels, size, element: assign({other.get(name, name): n for name, n in numels.items()}, size, element)
+        module.assign_buckets = lambda numels, size, element: assign(
+            {other.get(name, name): n for name, n in numels.items()}, size, element
+        )
 
 
 def maximum_instead_of_sum() -> None:
@@ -116,7 +131,9 @@ def maximum_instead_of_sum() -> None:
     from lab_utils.parallel.comm import Axis
 
     all_reduce = Axis.all_reduce
-    Axis.all_reduce = lambda self, tensor, **kwargs: all_reduce(self, tensor, **kwargs | {"reduction": "max"})
+    Axis.all_reduce = lambda self, tensor, **kwargs: all_reduce(
+        self, tensor, **kwargs | {"reduction": "max"}
+    )
 
 
 def only_the_last_micro_batch_counts() -> None:
@@ -141,7 +158,8 @@ def sent_before_it_is_filled() -> None:
 
 
 def stale_step() -> None:
-    """The optimizer steps with the gradients of the step before: the first gradients are right, the losses are not."""
+    """The optimizer steps with the gradients of the step before: the first gradients are right, the
+    losses are not."""
     from lab_utils.train.update import Update
 
     apply, kept = Update._apply, {}
@@ -170,7 +188,7 @@ def one_gradient_lost_on_one_rank() -> None:
     BucketedSync.finish = and_then_one_is_lost
 
 
-# -- ZeRO ------------------------------------------------------------------------------------------------------------
+# -- ZeRO ------------------------------------------------------------------------------------------
 
 
 def updated_weights_not_gathered() -> None:
@@ -201,7 +219,9 @@ def last_unit_not_waited_for() -> None:
 
     def forgetting(self: Any) -> None:
         if self.under_way and self.under_way[0] is self.units[0]:
-            self.under_way[0].shard_gradient = self.under_way[0].shard.new_zeros(self.under_way[0].shard.shape)
+            self.under_way[0].shard_gradient = self.under_way[0].shard.new_zeros(
+                self.under_way[0].shard.shape
+            )
             self.under_way[1].wait()
             self.under_way = None
         collect(self)
@@ -218,7 +238,7 @@ def reduced_at_the_first_micro_batch() -> None:
     ShardedSync.no_sync = lambda self: nullcontext()
 
 
-# -- tensor and sequence parallelism ---------------------------------------------------------------------------------
+# -- tensor and sequence parallelism ---------------------------------------------------------------
 
 
 def input_gradients_not_summed() -> None:
@@ -269,7 +289,7 @@ def foreign_words_looked_up() -> None:
     VocabParallelEmbedding.forward = unmasked
 
 
-# -- pipeline --------------------------------------------------------------------------------------------------------
+# -- pipeline --------------------------------------------------------------------------------------
 
 
 def tied_embedding_not_summed() -> None:
@@ -287,7 +307,7 @@ def owed_products_forgotten() -> None:
     WeightQueue.work_off = lambda self, key: work_off(self, key) if key[0] == 0 else None
 
 
-# -- clipping and overflow -------------------------------------------------------------------------------------------
+# -- clipping and overflow -------------------------------------------------------------------------
 
 
 def _norm_without(axis: str) -> None:
@@ -303,9 +323,15 @@ def _norm_without(axis: str) -> None:
             from lab_utils.parallel.comm import Axis
             from lab_utils.parallel.ledger import Ledger
 
-            return Axis(name, [0], self.mesh[name].rank, None, Ledger()) if name == axis else self.mesh[name]
+            return (
+                Axis(name, [0], self.mesh[name].rank, None, Ledger())
+                if name == axis
+                else self.mesh[name]
+            )
 
-    module.sum_of_squares = lambda owned, placements, mesh, sharded: whole(owned, placements, Blind(mesh), sharded)
+    module.sum_of_squares = lambda owned, placements, mesh, sharded: whole(
+        owned, placements, Blind(mesh), sharded
+    )
 
 
 def norm_of_one_shard() -> None:
@@ -335,9 +361,15 @@ def replicas_counted_twice() -> None:
     def _always(place: Any) -> Any:
         from dataclasses import replace
 
-        return place if place.dim is not None else replace(place, dim=0, start=0, length=place.shape[0])
+        return (
+            place
+            if place.dim is not None
+            else replace(place, dim=0, start=0, length=place.shape[0])
+        )
 
-    module.sum_of_squares = lambda owned, placements, mesh, sharded: sum_of_squares(owned, Everyone(placements), mesh, sharded)
+    module.sum_of_squares = lambda owned, placements, mesh, sharded: sum_of_squares(
+        owned, Everyone(placements), mesh, sharded
+    )
 
 
 def clipping_forgotten() -> None:

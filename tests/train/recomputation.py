@@ -1,4 +1,5 @@
-"""A small GPT with a policy of recomputation, one training step of it, and what it means that two steps are the same."""
+"""A small GPT with a policy of recomputation, one training step of it, and what it means that two
+steps are the same."""
 
 from __future__ import annotations
 
@@ -14,10 +15,19 @@ from lab_utils.model import GPT
 from lab_utils.train.recompute import checkpoint, recompute, torch_checkpoint
 
 LAYERS, BATCH, SEQ, HIDDEN = 4, 2, 16, 32
-SHAPES = {"gelu": {}, "swiglu": {"norm": "rmsnorm", "activation": "swiglu", "positions": "rope", "kv_heads": 2, "bias": False}}
+SHAPES = {
+    "gelu": {},
+    "swiglu": {
+        "norm": "rmsnorm",
+        "activation": "swiglu",
+        "positions": "rope",
+        "kv_heads": 2,
+        "bias": False,
+    },
+}
 POLICIES = ["none", "selective", "full", "0,2"]
 BY = [checkpoint, torch_checkpoint]
-RESIDUAL = 4 * BATCH * SEQ * HIDDEN      # bytes of one block's input
+RESIDUAL = 4 * BATCH * SEQ * HIDDEN  # bytes of one block's input
 bf16 = partial(torch.autocast, "cpu", torch.bfloat16)
 
 
@@ -30,7 +40,11 @@ class Step(NamedTuple):
 
 
 def gpt(**shape) -> GPT:
-    return GPT(TrainConfig.of("tiny", layers=LAYERS, hidden=HIDDEN, heads=4, vocab=64, seq=SEQ, **shape).model)
+    return GPT(
+        TrainConfig.of(
+            "tiny", layers=LAYERS, hidden=HIDDEN, heads=4, vocab=64, seq=SEQ, **shape
+        ).model
+    )
 
 
 def tokens() -> Tensor:
@@ -43,7 +57,9 @@ def step(model: GPT, forward=nullcontext, backward=nullcontext, seed: int = 7) -
         loss, _ = model(tokens(), tokens())
     with backward():
         loss.backward()
-    return Step(loss.detach(), {name: p.grad for name, p in model.named_parameters()}, torch.get_rng_state())
+    return Step(
+        loss.detach(), {name: p.grad for name, p in model.named_parameters()}, torch.get_rng_state()
+    )
 
 
 def check_same(step: Step, reference: Step) -> None:

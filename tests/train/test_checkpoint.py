@@ -1,4 +1,5 @@
-"""checkpoint itself, without a model: inputs and outputs of every sort, and who is told of a second run."""
+"""checkpoint itself, without a model: inputs and outputs of every sort, and who is told of a second
+run."""
 
 from __future__ import annotations
 
@@ -27,15 +28,22 @@ def test_parameters_alone_may_want_gradients_and_their_hooks_fire_once(by):
 
 
 def many(x: Tensor, scale: float, w: Tensor, fixed: Tensor, index: Tensor) -> tuple[Tensor, ...]:
-    """Outputs of every sort: a product, one never used, integers, an input as it came, a constant, views."""
+    """Outputs of every sort: a product, one never used, integers, an input as it came, a constant,
+    views."""
     return x * w * scale + fixed, x.exp(), index + 1, w, torch.ones(3), *(x * x).chunk(3)
 
 
 @pytest.mark.parametrize("by", BY)
 def test_inputs_and_outputs_of_every_sort(by):
     def gradients(by) -> list[Tensor | None]:
-        x, w, fixed = torch.arange(3.0, requires_grad=True), torch.full((3,), 2.0, requires_grad=True), torch.ones(3)
-        product, _, index, same, constant, first, *_ = by(many, x * 1, 3.0, w, fixed, torch.arange(3))
+        x, w, fixed = (
+            torch.arange(3.0, requires_grad=True),
+            torch.full((3,), 2.0, requires_grad=True),
+            torch.ones(3),
+        )
+        product, _, index, same, constant, first, *_ = by(
+            many, x * 1, 3.0, w, fixed, torch.arange(3)
+        )
         assert (index.tolist(), index.requires_grad) == ([1, 2, 3], False)
         (product.sum() + same.square().sum() + first.sum() + constant.sum()).backward()
         return [x.grad, w.grad, fixed.grad]
@@ -62,11 +70,18 @@ def test_outputs_that_lead_nowhere_give_no_gradients():
 def test_without_gradients_it_runs_once_and_keeps_nothing():
     layer, casts_cached = nn.Linear(2, 2), []
     with torch.no_grad(), bf16(), SavedActivations(layer) as meter:
-        y = checkpoint(lambda x: casts_cached.append(torch.is_autocast_cache_enabled()) or layer(x), torch.ones(1, 2, requires_grad=True))
+        y = checkpoint(
+            lambda x: casts_cached.append(torch.is_autocast_cache_enabled()) or layer(x),
+            torch.ones(1, 2, requires_grad=True),
+        )
     assert (y.requires_grad, casts_cached, meter.peak) == (False, [True], 0)
 
 
-@pytest.mark.parametrize("ask", [lambda y, x: torch.autograd.grad(y, x), lambda y, x: y.backward(inputs=[x])], ids=["grad", "inputs"])
+@pytest.mark.parametrize(
+    "ask",
+    [lambda y, x: torch.autograd.grad(y, x), lambda y, x: y.backward(inputs=[x])],
+    ids=["grad", "inputs"],
+)
 def test_what_would_leave_unwanted_gradients_in_parameters_is_refused(ask):
     layer, x = nn.Linear(2, 1), torch.ones(1, 2, requires_grad=True)
     with pytest.raises(RuntimeError, match="only"):
@@ -86,19 +101,38 @@ def test_a_kept_graph_is_run_again_and_a_freed_one_is_not():
 
 # who watches
 
+
 @pytest.mark.parametrize("by", BY)
 def test_observers_hear_of_every_second_run_and_of_nothing_else(by):
     model, heard = gpt(), []
     calls = count_calls(model, ["blocks.0", "blocks.1", "blocks.2"])
     recompute(model, "0,2", by)
     for number, block in enumerate(model.blocks):
-        block.register_full_backward_pre_hook(lambda *_, number=number: heard.append(f"backward {number}"))
-    with observe_recomputation(lambda begins: heard.append((begins, sum(calls.values())))), observe_recomputation(heard.append):
+        block.register_full_backward_pre_hook(
+            lambda *_, number=number: heard.append(f"backward {number}")
+        )
+    with (
+        observe_recomputation(lambda begins: heard.append((begins, sum(calls.values())))),
+        observe_recomputation(heard.append),
+    ):
         step(model)
-    expected = ["backward 3", "backward 2", (True, 3), True, (False, 4), False, "backward 1", "backward 0", (True, 4), True, (False, 5), False]
+    expected = [
+        "backward 3",
+        "backward 2",
+        (True, 3),
+        True,
+        (False, 4),
+        False,
+        "backward 1",
+        "backward 0",
+        (True, 4),
+        True,
+        (False, 5),
+        False,
+    ]
     assert heard == expected
     step(model)
-    assert [h for h in heard[len(expected):] if not isinstance(h, str)] == []
+    assert [h for h in heard[len(expected) :] if not isinstance(h, str)] == []
 
 
 def test_the_inner_core_s_second_run_lies_outside_the_block_s():

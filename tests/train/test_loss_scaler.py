@@ -1,4 +1,5 @@
-"""The loss scale, step by step: against traces written by hand, and against torch's own scaler on the same gradients."""
+"""The loss scale, step by step: against traces written by hand, and against torch's own scaler on
+the same gradients."""
 
 from __future__ import annotations
 
@@ -23,8 +24,17 @@ def after(scaler: LossScaler, word: str) -> LossScaler:
 
 def test_it_starts_as_torch_s_does():
     scaler, torchs = LossScaler(), torch.amp.GradScaler("cpu")
-    numbers = (torchs.get_scale(), torchs.get_growth_interval(), torchs.get_growth_factor(), torchs.get_backoff_factor())
-    assert (scaler.scale, scaler.growth_interval, scaler.growth, scaler.backoff) == numbers == (65536.0, 2000, 2.0, 0.5)
+    numbers = (
+        torchs.get_scale(),
+        torchs.get_growth_interval(),
+        torchs.get_growth_factor(),
+        torchs.get_backoff_factor(),
+    )
+    assert (
+        (scaler.scale, scaler.growth_interval, scaler.growth, scaler.backoff)
+        == numbers
+        == (65536.0, 2000, 2.0, 0.5)
+    )
     assert scaler.trace == []
     assert after(scaler, "." * 1999).scale == 65536.0
     assert after(scaler, ".").scale == 131072.0
@@ -33,19 +43,30 @@ def test_it_starts_as_torch_s_does():
 def test_a_trace_by_hand():
     scaler = after(LossScaler(initial=8.0, growth_interval=3), "..x...x....")
     assert scaler.trace == [
-        Event(0, 8.0, "ok"), Event(1, 8.0, "ok"), Event(2, 8.0, "skip"),
-        Event(3, 4.0, "ok"), Event(4, 4.0, "ok"), Event(5, 4.0, "grow"),
-        Event(6, 8.0, "skip"), Event(7, 4.0, "ok"), Event(8, 4.0, "ok"), Event(9, 4.0, "grow"), Event(10, 8.0, "ok"),
-    ]  # fmt: skip
+        Event(0, 8.0, "ok"),
+        Event(1, 8.0, "ok"),
+        Event(2, 8.0, "skip"),
+        Event(3, 4.0, "ok"),
+        Event(4, 4.0, "ok"),
+        Event(5, 4.0, "grow"),
+        Event(6, 8.0, "skip"),
+        Event(7, 4.0, "ok"),
+        Event(8, 4.0, "ok"),
+        Event(9, 4.0, "grow"),
+        Event(10, 8.0, "ok"),
+    ]
     assert scaler.scale == 8.0
 
 
-@pytest.mark.parametrize(("initial", "steps", "scales"), [
-    (8.0, "xxxx", [4.0, 2.0, 1.0, 1.0]),                # not below `least`, and still a skip
-    (4.0, "..x..", [4.0, 8.0, 4.0, 4.0, 8.0]),          # an overflow right after growing
-    (4.0, ".x.x.x", [4.0, 2.0, 2.0, 1.0, 1.0, 1.0]),    # good steps not in a row never grow
-    (4.0, "......", [4.0, 8.0, 8.0, 16.0, 16.0, 32.0]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("initial", "steps", "scales"),
+    [
+        (8.0, "xxxx", [4.0, 2.0, 1.0, 1.0]),  # not below `least`, and still a skip
+        (4.0, "..x..", [4.0, 8.0, 4.0, 4.0, 8.0]),  # an overflow right after growing
+        (4.0, ".x.x.x", [4.0, 2.0, 2.0, 1.0, 1.0, 1.0]),  # good steps not in a row never grow
+        (4.0, "......", [4.0, 8.0, 8.0, 16.0, 16.0, 32.0]),
+    ],
+)
 def test_the_scale_after_each_step(initial, steps, scales):
     scaler = LossScaler(initial, growth_interval=2)
     assert [after(scaler, step).scale for step in steps] == scales
@@ -53,8 +74,14 @@ def test_the_scale_after_each_step(initial, steps, scales):
 
 
 def test_other_factors():
-    scaler = after(LossScaler(initial=100.0, growth_interval=1, growth=1.5, backoff=0.1, least=20.0), ".xx")
-    assert [(event.scale, event.event) for event in scaler.trace] == [(100.0, "grow"), (150.0, "skip"), (20.0, "skip")]
+    scaler = after(
+        LossScaler(initial=100.0, growth_interval=1, growth=1.5, backoff=0.1, least=20.0), ".xx"
+    )
+    assert [(event.scale, event.event) for event in scaler.trace] == [
+        (100.0, "grow"),
+        (150.0, "skip"),
+        (20.0, "skip"),
+    ]
     assert scaler.scale == 20.0
 
 
@@ -75,7 +102,8 @@ class Torchs:
     def step(self, gradient: float) -> tuple[bool, float]:
         """Whether the step was skipped, and the scale after it."""
         before = self.weight.item()
-        self.scaler.scale(self.weight.sum())      # the scaler makes its tensor only when it is first used
+        # the scaler makes its tensor only when it is first used
+        self.scaler.scale(self.weight.sum())
         self.weight.grad = torch.tensor([gradient])
         self.scaler.step(self.optimizer)
         self.scaler.update()
@@ -86,14 +114,24 @@ class Torchs:
 def test_decisions_are_those_of_torch(seed):
     rng = random.Random(seed)
     interval, chance = rng.randint(1, 5), rng.choice([0.1, 0.2, 0.5])
-    initial, growth, backoff = 2.0 ** rng.randint(0, 20), rng.choice([2.0, 4.0]), rng.choice([0.5, 0.25])
-    torchs = Torchs(init_scale=initial, growth_interval=interval, growth_factor=growth, backoff_factor=backoff)
-    ours = LossScaler(initial, interval, growth, backoff, least=2.0**-126)      # torch knows no least
+    initial, growth, backoff = (
+        2.0 ** rng.randint(0, 20),
+        rng.choice([2.0, 4.0]),
+        rng.choice([0.5, 0.25]),
+    )
+    torchs = Torchs(
+        init_scale=initial, growth_interval=interval, growth_factor=growth, backoff_factor=backoff
+    )
+    # torch knows no least
+    ours = LossScaler(initial, interval, growth, backoff, least=2.0**-126)
     seen = []
     for _ in range(200):
         overflow, sign = rng.random() < chance and ours.scale > 2.0**-100, rng.choice([1, -1])
-        # the finite gradient is scaled as well, so that unscaling it gives a step that shows in the weight
-        skipped, scale = torchs.step(rng.choice([sign * float("inf"), float("nan")]) if overflow else sign * ours.scale)
+        # the finite gradient is scaled as well, so that unscaling it gives a step that shows in the
+        # weight
+        skipped, scale = torchs.step(
+            rng.choice([sign * float("inf"), float("nan")]) if overflow else sign * ours.scale
+        )
         ours.update(overflow)
         assert ((ours.trace[-1].event == "skip"), ours.scale) == (skipped, scale)
         seen.append(ours.trace[-1].event)
@@ -101,7 +139,10 @@ def test_decisions_are_those_of_torch(seed):
 
 
 def test_neither_grows_out_of_fp32():
-    torchs, ours = Torchs(init_scale=2.0**126, growth_interval=1), LossScaler(2.0**126, growth_interval=1)
+    torchs, ours = (
+        Torchs(init_scale=2.0**126, growth_interval=1),
+        LossScaler(2.0**126, growth_interval=1),
+    )
     for _ in range(3):
         _, scale = torchs.step(1.0)
         ours.update(False)
@@ -126,10 +167,27 @@ def test_a_shorter_interval_takes_effect_at_once_after_loading():
     assert after(scaler, ".").scale == 16.0
 
 
-@pytest.mark.parametrize("wrong", [
-    {"initial": 0.0}, {"initial": float("inf")}, {"initial": 1e39}, {"initial": 0.5}, {"initial": "65536"}, {"growth_interval": 0}, {"growth_interval": 2.0},
-    {"growth_interval": True}, {"growth": 1.0}, {"growth": float("nan")}, {"backoff": 0.0}, {"backoff": 1.0}, {"least": 0.0}, {"least": -1.0}, {"least": None},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"initial": 0.0},
+        {"initial": float("inf")},
+        {"initial": 1e39},
+        {"initial": 0.5},
+        {"initial": "65536"},
+        {"growth_interval": 0},
+        {"growth_interval": 2.0},
+        {"growth_interval": True},
+        {"growth": 1.0},
+        {"growth": float("nan")},
+        {"backoff": 0.0},
+        {"backoff": 1.0},
+        {"least": 0.0},
+        {"least": -1.0},
+        {"least": None},
+    ],
+    ids=str,
+)
 def test_numbers_that_could_not_work_are_refused_in_both_languages(wrong, monkeypatch):
     (name,) = wrong
     monkeypatch.setattr(i18n, "_chosen", "en")
@@ -140,9 +198,16 @@ def test_numbers_that_could_not_work_are_refused_in_both_languages(wrong, monkey
         LossScaler(**wrong)
 
 
-@pytest.mark.parametrize("state", [
-    {}, {"scale": 1.0, "good_steps": 0}, {"scale": 0.0, "good_steps": 0, "step": 0}, {"scale": 1.0, "good_steps": -1, "step": 0},
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "state",
+    [
+        {},
+        {"scale": 1.0, "good_steps": 0},
+        {"scale": 0.0, "good_steps": 0, "step": 0},
+        {"scale": 1.0, "good_steps": -1, "step": 0},
+    ],
+    ids=str,
+)
 def test_what_is_no_state_is_refused_and_changes_nothing(state):
     scaler = after(LossScaler(), "x")
     before = scaler.state()
@@ -153,4 +218,13 @@ def test_what_is_no_state_is_refused_and_changes_nothing(state):
 
 def test_it_needs_no_torch():
     code = "import sys, lab_utils.train.loss_scaler; print('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True).stdout == "False\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        == "False\n"
+    )

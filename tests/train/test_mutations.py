@@ -12,7 +12,18 @@ from layouts import alone
 from lab_utils import TrainConfig, launch
 from lab_utils.launch import LaunchError
 
-SMALL = TrainConfig.of(layers=2, hidden=32, heads=4, seq=16, steps=5, global_batch=8, micro_batch=2, optimizer="sgd", clip=0.0, bucket_mib=0.02)
+SMALL = TrainConfig.of(
+    layers=2,
+    hidden=32,
+    heads=4,
+    seq=16,
+    steps=5,
+    global_batch=8,
+    micro_batch=2,
+    optimizer="sgd",
+    clip=0.0,
+    bucket_mib=0.02,
+)
 DP = SMALL.replace(dp=2)
 MUTATIONS: list[tuple[Callable[[], None], TrainConfig]] = [
     (m.scaled_by_local_tokens, DP),
@@ -48,7 +59,7 @@ MUTATIONS: list[tuple[Callable[[], None], TrainConfig]] = [
     (m.norm_of_one_tensor_rank, SMALL.replace(tp=2, clip=0.25)),
     (m.replicas_counted_twice, SMALL.replace(tp=2, clip=0.25)),
     (m.clipping_forgotten, DP.replace(clip=0.25)),
-]  # fmt: skip
+]
 
 
 def mutated(mutate: Callable[[], None], cases: list) -> list:
@@ -59,7 +70,9 @@ def mutated(mutate: Callable[[], None], cases: list) -> list:
 def run_of(mutate: Callable[[], None], *configs: TrainConfig) -> list[Run]:
     """Configurations of one size of the world, in one launch."""
     cases = [(config, "ours") for config in configs]
-    return together(cases, launch(mutated, configs[0].parallel.world_size, mutate, cases, threads=1, timeout=20))
+    return together(
+        cases, launch(mutated, configs[0].parallel.world_size, mutate, cases, threads=1, timeout=20)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +88,17 @@ def test_the_control_passes(one_process):
         check_equal(run, one_process[alone(config)])
 
 
-@pytest.mark.parametrize(("mutate", "config"), MUTATIONS, ids=[f"{mutate.__name__}-{i}" for i, (mutate, _) in enumerate(MUTATIONS)])
+@pytest.mark.parametrize(
+    ("mutate", "config"),
+    MUTATIONS,
+    ids=[f"{mutate.__name__}-{i}" for i, (mutate, _) in enumerate(MUTATIONS)],
+)
 def test_one_wrong_line_is_caught(mutate, config, one_process):
-    reference = one_process[alone(config)] if mutate is not m.loss_scale_left_in else run_of(m.unharmed, config)[0]
+    reference = (
+        one_process[alone(config)]
+        if mutate is not m.loss_scale_left_in
+        else run_of(m.unharmed, config)[0]
+    )
     with pytest.raises((AssertionError, LaunchError)) as caught:
         check_equal(run_of(mutate, config)[0], reference)
     print(f"{mutate.__name__}: {str(caught.value).splitlines()[0]}")

@@ -1,4 +1,5 @@
-"""What is recomputed is what was computed: to the bit, whatever the policy, the random numbers and the state the model is met in."""
+"""What is recomputed is what was computed: to the bit, whatever the policy, the random numbers and
+the state the model is met in."""
 
 from __future__ import annotations
 
@@ -64,6 +65,7 @@ def test_dropout_on_a_gpu(by):
 
 # the model as it may be met: a stage's blocks, no weights yet, a word that is none
 
+
 def test_a_stage_patches_the_blocks_that_it_holds_by_their_numbers():
     model = gpt()
     model.blocks = nn.ModuleDict({"2": model.blocks[2], "3": model.blocks[3]})
@@ -87,13 +89,20 @@ def test_it_may_come_before_the_weights(policy):
 def test_shapes_alone_suffice():
     with FakeTensorMode(allow_non_fake_inputs=True):
         model = with_dropout("full")
-        model(torch.zeros(BATCH, SEQ, dtype=torch.int64), torch.zeros(BATCH, SEQ, dtype=torch.int64))[0].backward()
+        model(
+            torch.zeros(BATCH, SEQ, dtype=torch.int64), torch.zeros(BATCH, SEQ, dtype=torch.int64)
+        )[0].backward()
     assert all(p.grad.shape == p.shape for p in model.parameters())
 
 
 @pytest.mark.parametrize("word", ["everything", "", "-1", "0,,2", "1.5"])
-@pytest.mark.parametrize(("language", "message"), [("en", "use none, selective, full"), ("zh", "无效：可用 none、selective、full")])
-def test_a_word_that_is_no_policy_is_refused_in_the_reader_s_language(word, language, message, monkeypatch):
+@pytest.mark.parametrize(
+    ("language", "message"),
+    [("en", "use none, selective, full"), ("zh", "无效：可用 none、selective、full")],
+)
+def test_a_word_that_is_no_policy_is_refused_in_the_reader_s_language(
+    word, language, message, monkeypatch
+):
     monkeypatch.setattr(i18n, "_chosen", language)
     with pytest.raises(ValueError, match=message):
         recompute(gpt(), word)

@@ -1,4 +1,5 @@
-"""Under autocast, too, what is recomputed is what was computed, and no copy of a weight outlives its use."""
+"""Under autocast, too, what is recomputed is what was computed, and no copy of a weight outlives
+its use."""
 
 from __future__ import annotations
 
@@ -18,14 +19,23 @@ from lab_utils.train.recompute import checkpoint, recompute
 
 @pytest.mark.parametrize("by", BY)
 @pytest.mark.parametrize("policy", POLICIES[1:])
-@pytest.mark.parametrize(("forward", "backward"), [(bf16, nullcontext), (partial(bf16, cache_enabled=False), nullcontext), (bf16, bf16), (nullcontext, bf16)],
-                         ids=["forward", "forward uncached", "both", "backward"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("forward", "backward"),
+    [
+        (bf16, nullcontext),
+        (partial(bf16, cache_enabled=False), nullcontext),
+        (bf16, bf16),
+        (nullcontext, bf16),
+    ],
+    ids=["forward", "forward uncached", "both", "backward"],
+)
 def test_under_autocast_too(forward, backward, policy, by):
     model, plain = gpt(), gpt()
     recompute(model, policy, by)
     reference = step(plain, forward, backward)
     check_same(step(model, forward, backward), reference)
-    assert torch.equal(reference.loss, step(gpt()).loss) == (forward is nullcontext)      # bf16 really was at work
+    # bf16 really was at work
+    assert torch.equal(reference.loss, step(gpt()).loss) == (forward is nullcontext)
 
 
 def test_without_autocast_s_settings_that_would_fail(monkeypatch):
@@ -42,7 +52,14 @@ def test_the_second_run_finds_autocast_as_the_caller_had_set_it(cached):
     seen = []
 
     def look(x: Tensor) -> Tensor:
-        seen.append((torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"), torch.is_autocast_cache_enabled(), torch.is_grad_enabled()))
+        seen.append(
+            (
+                torch.is_autocast_enabled("cpu"),
+                torch.get_autocast_dtype("cpu"),
+                torch.is_autocast_cache_enabled(),
+                torch.is_grad_enabled(),
+            )
+        )
         return x * 2
 
     with torch.autocast("cpu", torch.float16, cache_enabled=cached):
@@ -53,7 +70,11 @@ def test_the_second_run_finds_autocast_as_the_caller_had_set_it(cached):
     assert not torch.is_autocast_enabled("cpu")
 
 
-@pytest.mark.parametrize(("run", "alive"), [(checkpoint, 0), (lambda function, x: function(x), 1)], ids=["checkpoint", "plain"])
+@pytest.mark.parametrize(
+    ("run", "alive"),
+    [(checkpoint, 0), (lambda function, x: function(x), 1)],
+    ids=["checkpoint", "plain"],
+)
 def test_no_weight_copy_outlives_the_first_run(run, alive):
     layer, x, copies = nn.Linear(4, 3, bias=False), torch.ones(2, 4), []
 
@@ -66,4 +87,8 @@ def test_no_weight_copy_outlives_the_first_run(run, alive):
 
     with bf16(), Watch():
         y = run(layer, x)
-        assert (y.dtype, len(copies), sum(copy() is not None for copy in copies)) == (torch.bfloat16, 1, alive)
+        assert (y.dtype, len(copies), sum(copy() is not None for copy in copies)) == (
+            torch.bfloat16,
+            1,
+            alive,
+        )

@@ -6,20 +6,41 @@ import weakref
 
 import pytest
 import torch
-from recomputation import BATCH, HIDDEN, LAYERS, RESIDUAL, SEQ, SHAPES, check_same, count_calls, gpt, step, tokens
+from recomputation import (
+    BATCH,
+    HIDDEN,
+    LAYERS,
+    RESIDUAL,
+    SEQ,
+    SHAPES,
+    check_same,
+    count_calls,
+    gpt,
+    step,
+    tokens,
+)
 from torch import Tensor, nn
 
 from lab_utils.measure.memory import SavedActivations
 from lab_utils.train.recompute import checkpoint, recompute
 
 
-@pytest.mark.parametrize(("policies", "block", "core"), [
-    (["none"], [1, 1], [1, 1]), (["selective"], [1, 1], [2, 2]), (["full"], [2, 2], [2, 2]), (["1"], [1, 2], [1, 2]),
-    (["selective", "full"], [2, 2], [3, 3]),      # once more inside the block's second run, which again keeps only q, k, v
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("policies", "block", "core"),
+    [
+        (["none"], [1, 1], [1, 1]),
+        (["selective"], [1, 1], [2, 2]),
+        (["full"], [2, 2], [2, 2]),
+        (["1"], [1, 2], [1, 2]),
+        # once more inside the block's second run, which again keeps only q, k, v
+        (["selective", "full"], [2, 2], [3, 3]),
+    ],
+)
 def test_how_often_each_part_runs(policies, block, core):
     model, plain = gpt(), gpt()
-    names = [f"blocks.{i}{part}" for part in ("", ".attention.core") for i in (0, 1)] + ["final_norm"]
+    names = [f"blocks.{i}{part}" for part in ("", ".attention.core") for i in (0, 1)] + [
+        "final_norm"
+    ]
     calls = count_calls(model, names)
     for policy in policies:
         recompute(model, policy)
@@ -28,7 +49,8 @@ def test_how_often_each_part_runs(policies, block, core):
 
 
 def saved_bytes(run, model: nn.Module) -> tuple[int, int]:
-    """Bytes saved when the forward pass is over, and the most at one moment of forward and backward."""
+    """Bytes saved when the forward pass is over, and the most at one moment of forward and
+    backward."""
     meter = SavedActivations(model)
     with meter:
         result = run()
@@ -79,7 +101,11 @@ def test_full_keeps_the_blocks_inputs_and_at_its_peak_one_block_besides(shape, a
 
 
 def test_selective_keeps_no_scores_and_inside_full_lowers_the_peak():
-    none, selective, full, both = (model_bytes(*policies, attention="explicit") for policies in (["none"], ["selective"], ["full"], ["selective", "full"]))
-    assert none[0] - selective[0] >= LAYERS * 4 * BATCH * 4 * SEQ * SEQ      # softmax: 4 heads, 4 bytes
+    none, selective, full, both = (
+        model_bytes(*policies, attention="explicit")
+        for policies in (["none"], ["selective"], ["full"], ["selective", "full"])
+    )
+    # softmax: 4 heads, 4 bytes
+    assert none[0] - selective[0] >= LAYERS * 4 * BATCH * 4 * SEQ * SEQ
     assert both[0] == full[0]
     assert both[1] < full[1]

@@ -15,7 +15,9 @@ SMALL = TrainConfig.of("tiny", layers=1, steps=5)
 @pytest.fixture(scope="module")
 def seen_and_report():
     seen = []
-    return seen, train(SMALL.replace(dp=2), threads=1, progress=lambda step, loss: seen.append((step, loss)))
+    return seen, train(
+        SMALL.replace(dp=2), threads=1, progress=lambda step, loss: seen.append((step, loss))
+    )
 
 
 def test_progress_is_the_global_mean_loss_step_by_step(seen_and_report):
@@ -28,8 +30,12 @@ def test_parts_of_the_measured_time_add_up(seen_and_report):
     _, report = seen_and_report
     for rank in report.ranks:
         assert all(rank.time[part] >= 0 for part in rank.time)
-        assert sum(rank.time[part] for part in ("compute", "communication", "bubble", "data")) == pytest.approx(rank.time["step"], rel=1e-9)
-    assert report.tokens_per_second == pytest.approx(24 * 64 / max(rank.time["step"] for rank in report.ranks))
+        assert sum(
+            rank.time[part] for part in ("compute", "communication", "bubble", "data")
+        ) == pytest.approx(rank.time["step"], rel=1e-9)
+    assert report.tokens_per_second == pytest.approx(
+        24 * 64 / max(rank.time["step"] for rank in report.ranks)
+    )
 
 
 def test_the_report_says_what_ran(seen_and_report):
@@ -46,7 +52,9 @@ def test_short_runs_have_bytes_and_where_nothing_was_timed_no_time(steps):
     assert len(report.loss) == steps
     assert report.ranks[0].memory["activations"] > 0
     assert report.flops["model"] > 0
-    assert (report.ranks[0].time["step"] is None) == (report.tokens_per_second is None) == (steps < 3)
+    assert (
+        (report.ranks[0].time["step"] is None) == (report.tokens_per_second is None) == (steps < 3)
+    )
 
 
 def test_gradients_are_kept_before_clipping_by_name_and_change_nothing(tmp_path):

@@ -1,4 +1,5 @@
-"""What GPUs and this machine can do: data sheets, fitted shares of them, and what calibration measured here."""
+"""What GPUs and this machine can do: data sheets, fitted shares of them, and what calibration
+measured here."""
 
 from __future__ import annotations
 

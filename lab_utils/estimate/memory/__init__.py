@@ -1,4 +1,5 @@
-"""Bytes: what a rank holds all along, what is alive at every moment of a step, and the closed forms that equal it."""
+"""Bytes: what a rank holds all along, what is alive at every moment of a step, and the closed forms
+that equal it."""
 
 from __future__ import annotations
 

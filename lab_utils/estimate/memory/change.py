@@ -1,4 +1,5 @@
-"""What an action does to a rank's memory: in bytes, and as formulas into which a shape puts its numbers."""
+"""What an action does to a rank's memory: in bytes, and as formulas into which a shape puts its
+numbers."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ Terms = dict[str, Size | int]
 
 
 class Context(NamedTuple):
-    """When an action, "F", "B" or "W", happens: in the first micro-batch, in the last; `rows`: while other micro-batches hold the
-    tokens that all of them share."""
+    """When an action, "F", "B" or "W", happens: in the first micro-batch, in the last; `rows`:
+    while other micro-batches hold the tokens that all of them share."""
 
     kind: str
     first: bool = False
@@ -21,7 +22,8 @@ class Context(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """Inside an action: the highest so far above its beginning, of what, and what is there now, of what."""
+    """Inside an action: the highest so far above its beginning, of what, and what is there now, of
+    what."""
 
     rise: int
     at_most: dict[str, int]
@@ -31,11 +33,13 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an action adds to live bytes by term: `at_most` at its highest moment, `rise` in all, `after` when it is over.
+    """What an action adds to live bytes by term: `at_most` at its highest moment, `rise` in all,
+    `after` when it is over.
 
-    `saved_rise`, `copies_rise`: the most that it adds to what is saved; `saved`, `copies`: what it leaves saved. ZeRO sums a unit
-    while the next one is computed: `first_sum` is the moment at which the action sends its first, and waits for the one before;
-    `on_its_way` what it leaves behind (Sharded.on_its_way). `keeps_message`: the gradient that came stays for a later W.
+    `saved_rise`, `copies_rise`: the most that it adds to what is saved; `saved`, `copies`: what it
+    leaves saved. ZeRO sums a unit while the next one is computed: `first_sum` is the moment at
+    which the action sends its first, and waits for the one before; `on_its_way` what it leaves
+    behind (Sharded.on_its_way). `keeps_message`: the gradient that came stays for a later W.
     """
 
     rise: int
@@ -78,8 +82,17 @@ class ChangeFormulas:
     def at(self, shape: Shape) -> Change:
         """The change of this shape."""
         way = tuple(map(shape, self.on_its_way))
-        return Change(*_highest(self.highest, shape), shape.by_term(self.after), shape.largest(self.saved_highest), shape(self.saved),
-                      shape.largest(self.copies_highest), shape(self.copies), self.first_sum and self.first_sum.at(shape), way, self.keeps_message)
+        return Change(
+            *_highest(self.highest, shape),
+            shape.by_term(self.after),
+            shape.largest(self.saved_highest),
+            shape(self.saved),
+            shape.largest(self.copies_highest),
+            shape(self.copies),
+            self.first_sum and self.first_sum.at(shape),
+            way,
+            self.keeps_message,
+        )
 
 
 def _highest(rows: list[tuple[Size | int, Terms]], shape: Shape) -> tuple[int, dict[str, int]]:

@@ -1,7 +1,9 @@
-"""What one action of a pipeline stage does to a rank's memory, whatever else the rank holds at that moment.
+"""What one action of a pipeline stage does to a rank's memory, whatever else the rank holds at that
+moment.
 
-The passes of a stage differ only in whether they are the step's first (gradients come into being) or its last (they are sent
-away). Where many shapes of one kind are asked, formulas come of it (stage_play.py) into which each puts its numbers.
+The passes of a stage differ only in whether they are the step's first (gradients come into being)
+or its last (they are sent away). Where many shapes of one kind are asked, formulas come of it
+(stage_play.py) into which each puts its numbers.
 """
 
 from __future__ import annotations
@@ -19,14 +21,16 @@ from .short import SHOWN
 from .stage_play import Played, play_stage, stage_formulas
 from .sync import has_buckets, in_buckets
 
-SHAPES_BY_NUMBERS = 3       # the first shapes of a kind are played with their numbers: most kinds are met once or twice
+# the first shapes of a kind are played with their numbers: most kinds are met once or twice
+SHAPES_BY_NUMBERS = 3
 _asked: Counter[Played] = Counter()
 
 
 class Pattern(NamedTuple):
-    """A stage: whether it has the model's ends, and its runs of equal blocks, (how many, recomputed). `rows`: bytes of the tensor
-    in which the tokens of all micro-batches lie, where they share one. `alone`: the parameter whose gradient is left without
-    company in the last bucket."""
+    """A stage: whether it has the model's ends, and its runs of equal blocks, (how many,
+    recomputed). `rows`: bytes of the tensor in which the tokens of all micro-batches lie, where
+    they share one. `alone`: the parameter whose gradient is left without company in the last
+    bucket."""
 
     embed: bool
     runs: tuple[tuple[int, bool], ...]
@@ -36,8 +40,11 @@ class Pattern(NamedTuple):
 
 
 @lru_cache(maxsize=8192)
-def stage_changes(config: TrainConfig, pattern: Pattern, tp_rank: int, owed: bool, convention: str) -> dict[Context, Change]:
-    """The changes by context, in bytes. Of `config` only the model, the micro-batch, their number and how a rank runs them matter."""
+def stage_changes(
+    config: TrainConfig, pattern: Pattern, tp_rank: int, owed: bool, convention: str
+) -> dict[Context, Change]:
+    """The changes by context, in bytes. Of `config` only the model, the micro-batch, their number
+    and how a rank runs them matter."""
     p, model = config.parallel, config.model
     numbers = numbers_of(model, config.micro_batch, p.tp, tp_rank, p.dp) | {"rows": pattern.rows}
     blocks, again, left_out = 0, [], []
@@ -48,16 +55,39 @@ def stage_changes(config: TrainConfig, pattern: Pattern, tp_rank: int, owed: boo
             left_out.append((f"blocks.{blocks + 1}", f"blocks left out {i}"))
             numbers[left_out[-1][1]] = count - SHOWN
         blocks += shown
-    parts = (*["embed"] * pattern.embed, *(f"blocks.{i}" for i in range(blocks)), *["predict"] * pattern.predict)
+    parts = (
+        *["embed"] * pattern.embed,
+        *(f"blocks.{i}" for i in range(blocks)),
+        *["predict"] * pattern.predict,
+    )
     together: frozenset[str] = frozenset()
     if p.zero:
-        numbers |= {shard_name(unit): unit.numel // p.dp for unit in held_units(config, parts, tp_rank)}
+        numbers |= {
+            shard_name(unit): unit.numel // p.dp for unit in held_units(config, parts, tp_rank)
+        }
     elif has_buckets(config):
-        together = in_buckets(config, {name: place.numel for name, place in held_placements(config, parts, tp_rank).items()}, pattern.alone)
-    kind = kind_of(model, config.precision, numbers, sequence_parallel=p.sequence_parallel, layers=max(blocks, 1), recomputed=tuple(again),
-                   selective=config.recompute == "selective", zero=p.zero, micro_batches=min(config.micro_batches, 3 if p.zero == 1 else 2))
+        together = in_buckets(
+            config,
+            {name: place.numel for name, place in held_placements(config, parts, tp_rank).items()},
+            pattern.alone,
+        )
+    kind = kind_of(
+        model,
+        config.precision,
+        numbers,
+        sequence_parallel=p.sequence_parallel,
+        layers=max(blocks, 1),
+        recomputed=tuple(again),
+        selective=config.recompute == "selective",
+        zero=p.zero,
+        micro_batches=min(config.micro_batches, 3 if p.zero == 1 else 2),
+    )
     played = Played(kind, parts, tuple(left_out), pattern.rows > 0, together, owed, convention)
     _asked[played] += 1
-    changes = stage_formulas(played) if _asked[played] > SHAPES_BY_NUMBERS else play_stage(played, numbers)
+    changes = (
+        stage_formulas(played)
+        if _asked[played] > SHAPES_BY_NUMBERS
+        else play_stage(played, numbers)
+    )
     shape = Shape(numbers)
     return {context: change.at(shape) for context, change in changes.items()}

@@ -1,4 +1,5 @@
-"""Every memory term of one rank in closed form: the stage's changes (changes.py) along the rank's list of actions.
+"""Every memory term of one rank in closed form: the stage's changes (changes.py) along the rank's
+list of actions.
 
 Equal, byte for byte, to playing the whole step through (lifetimes.py); the tests hold it to that.
 """
@@ -18,18 +19,29 @@ from .changes import Pattern, stage_changes
 from .lifetimes import StepMemory
 from .short import runs_of
 from .standing import Standing, alike, alone_in_its_bucket, standing
+from .walk import Walk
 
 # no byte depends on these
-_SAME_FOR_ALL = dict(optimizer="sgd", lr=1.0, steps=1, seed=0, corpus=None, loss_scale=1.0, loss_scale_window=1)
+_SAME_FOR_ALL = dict(
+    optimizer="sgd", lr=1.0, steps=1, seed=0, corpus=None, loss_scale=1.0, loss_scale_window=1
+)
 
 
-def rank_memory(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, optimizer_bytes: int = 0, convention: str = "cpu") -> StepMemory:
+def rank_memory(
+    config: TrainConfig,
+    pp_rank: int = 0,
+    tp_rank: int = 0,
+    optimizer_bytes: int = 0,
+    convention: str = "cpu",
+) -> StepMemory:
     """Activations, weight copies, peak and what it is made of, on the rank at these coordinates.
 
     `optimizer_bytes`: of optimizer states on the device (memory.model_state_bytes).
     """
     short = replace(_fewer_micro_batches(config), **_SAME_FOR_ALL, clip=float(config.clip > 0))
-    return _walk(short, config.micro_batches, pp_rank, alike(config, tp_rank), optimizer_bytes, convention)
+    return _walk(
+        short, config.micro_batches, pp_rank, alike(config, tp_rank), optimizer_bytes, convention
+    )
 
 
 def _fewer_micro_batches(config: TrainConfig) -> TrainConfig:
@@ -39,7 +51,11 @@ def _fewer_micro_batches(config: TrainConfig) -> TrainConfig:
         return config
     enough = 3 * p.pp if p.schedule == "interleaved" else 2 * p.pp + 2
     m = min(config.micro_batches, enough)
-    return config if m == config.micro_batches else replace(config, global_batch=p.dp * config.micro_batch * m)
+    return (
+        config
+        if m == config.micro_batches
+        else replace(config, global_batch=p.dp * config.micro_batch * m)
+    )
 
 
 @lru_cache(maxsize=2048)
@@ -59,72 +75,30 @@ def passes_of(config: TrainConfig, pp_rank: int) -> list[int]:
     return [action.stage for action in _actions(short, pp_rank) if action.kind == "B"]
 
 
-class _Walk:
-    """Live bytes along a rank's actions."""
-
-    def __init__(self, standing: Standing, optimizer_bytes: int, data: int) -> None:
-        self.terms = {"parameters": standing.parameters, "gradients": standing.kept_gradients + standing.dying, "optimizer": optimizer_bytes,
-                      "gathered": 0, "buckets": 0, "activations": 0, "weight_copies": 0, "temporary": data + standing.arriving}
-        self.live = sum(self.terms.values())
-        self.on_its_way = 0, 0, 0
-        self.peak, self.at_peak, self.saved, self.saved_peak, self.copies, self.copies_peak = self.live, dict(self.terms), 0, 0, 0, 0
-
-    def add(self, term: str, nbytes: int) -> None:
-        self.terms[term] += nbytes
-        self.live += nbytes
-        if self.live > self.peak:
-            self.peak, self.at_peak = self.live, dict(self.terms)
-
-    def hold(self, nbytes: int) -> None:
-        """So many temporary bytes are saved from now on (fewer than none: no longer)."""
-        self.terms["temporary"] -= nbytes
-        self.terms["activations"] += nbytes
-        self.saved += nbytes
-        self.saved_peak = max(self.saved_peak, self.saved)
-
-    def _reached(self, rise: int, terms: Mapping[str, int]) -> None:
-        """So many bytes more than now were alive for a moment."""
-        if self.live + rise > self.peak:
-            self.peak, self.at_peak = self.live + rise, dict(self.terms)
-            for term, nbytes in terms.items():
-                self.at_peak[term] += nbytes
-
-    def collect(self, level: int, terms: Mapping[str, int]) -> None:
-        """The sum on its way has arrived, with `level` bytes more than now in use: the ring's room goes, the shard comes, the
-        gradient that left goes."""
-        room, leaving, shard = self.on_its_way
-        self.add_many({"temporary": shard - room})
-        self._reached(level, terms)
-        self.add_many({"temporary": -shard, "gradients": shard, "buckets": -leaving})
-        self.on_its_way = 0, 0, 0
-
-    def add_many(self, terms: Mapping[str, int]) -> None:
-        for term, nbytes in terms.items():
-            self.terms[term] += nbytes
-            self.live += nbytes
-
-    def apply(self, change: Change) -> None:
-        """An action: what it reached, and what it leaves."""
-        if change.first_sum is not None:
-            self._reached(change.first_sum.rise, change.first_sum.at_most)
-            self.collect(change.first_sum.level, change.first_sum.terms)
-            self.on_its_way = change.on_its_way
-        self._reached(change.rise, change.at_most)
-        self.saved_peak, self.copies_peak = max(self.saved_peak, self.saved + change.saved_rise), max(self.copies_peak, self.copies + change.copies_rise)
-        self.add_many(change.after)
-        self.saved += change.saved
-        self.copies += change.copies
-
-
 @lru_cache(maxsize=8192)
-def _walk(config: TrainConfig, micro_batches: int, pp_rank: int, tp_rank: int, optimizer_bytes: int, convention: str) -> StepMemory:
+def _walk(
+    config: TrainConfig,
+    micro_batches: int,
+    pp_rank: int,
+    tp_rank: int,
+    optimizer_bytes: int,
+    convention: str,
+) -> StepMemory:
     p = config.parallel
     width = 2 if config.precision == "bf16-pure" else 4
-    boundary = config.micro_batch * config.model.seq // (p.tp if p.sequence_parallel else 1) * config.model.hidden * width
+    boundary = (
+        config.micro_batch
+        * config.model.seq
+        // (p.tp if p.sequence_parallel else 1)
+        * config.model.hidden
+        * width
+    )
     parts = parts_of_stages(config, pp_rank)
     here = standing(config, parts, tp_rank)
-    changes = _changes(config, parts, tp_rank, p.schedule == "zero-bubble", convention, micro_batches)
-    walk = _Walk(here, optimizer_bytes, _data_bytes(config, micro_batches))
+    changes = _changes(
+        config, parts, tp_rank, p.schedule == "zero-bubble", convention, micro_batches
+    )
+    walk = Walk(here, optimizer_bytes, _data_bytes(config, micro_batches))
     walk.terms["gradients"] -= here.dying
     walk.live -= here.dying
     _along(walk, config, pp_rank, changes, boundary)
@@ -134,15 +108,22 @@ def _walk(config: TrainConfig, micro_batches: int, pp_rank: int, tp_rank: int, o
     return StepMemory(walk.saved_peak, walk.copies_peak, passes_peak, walk.peak, walk.at_peak)
 
 
-def _along(walk: _Walk, config: TrainConfig, pp_rank: int, changes: dict[int, dict[Context, Change]], boundary: int) -> None:
-    """Forward and backward passes, and the messages between: parallel.pipeline.Pipeline's run, in bytes."""
+def _along(
+    walk: Walk,
+    config: TrainConfig,
+    pp_rank: int,
+    changes: dict[int, dict[Context, Change]],
+    boundary: int,
+) -> None:
+    """Forward and backward passes, and the messages between: parallel.pipeline.Pipeline's run, in
+    bytes."""
     p, actions, m = config.parallel, tuple(_actions(config, pp_rank)), config.micro_batches
     last_stage, rows_held = p.pp * p.virtual_stages - 1, 0
     sent: list[tuple[int, int]] = []
     arriving, gradient = _await(walk, actions[0], last_stage, boundary), False
     for action, following in zip(actions, (*actions[1:], None), strict=True):
         room = _await(walk, following, last_stage, boundary)
-        if gradient:      # of the action before: its message is only now let go
+        if gradient:  # of the action before: its message is only now let go
             walk.add("temporary", -boundary)
         message, arriving, gradient = arriving, room, False
         kind, micro, stage = action
@@ -175,9 +156,13 @@ def _along(walk: _Walk, config: TrainConfig, pp_rank: int, changes: dict[int, di
         walk.add("temporary", -boundary)
 
 
-def _await(walk: _Walk, action: Action | None, last_stage: int, boundary: int) -> bool:
+def _await(walk: Walk, action: Action | None, last_stage: int, boundary: int) -> bool:
     """Make room for what the action needs from another rank, if anything."""
-    if action is None or action.kind == "W" or not 0 <= action.stage + (-1 if action.kind == "F" else 1) <= last_stage:
+    if (
+        action is None
+        or action.kind == "W"
+        or not 0 <= action.stage + (-1 if action.kind == "F" else 1) <= last_stage
+    ):
         return False
     walk.add("temporary", boundary)
     return True
@@ -189,7 +174,8 @@ def _send(sent: list[tuple[int, int]], needed_by: Action, config: TrainConfig) -
 
 
 def _through(sent: list[tuple[int, int]], action: Action, config: TrainConfig) -> int:
-    """How many sent messages are known to be through once the one for `action` is here; they are forgotten."""
+    """How many sent messages are known to be through once the one for `action` is here; they are
+    forgotten."""
     stage = action.stage + (-1 if action.kind == "F" else 1)
     sender = stage % config.parallel.pp
     reached = _actions(config, sender)[action._replace(stage=stage)]
@@ -199,12 +185,12 @@ def _through(sent: list[tuple[int, int]], action: Action, config: TrainConfig) -
     return gone
 
 
-def _update(walk: _Walk, config: TrainConfig, here: Standing, width: int) -> None:
+def _update(walk: Walk, config: TrainConfig, here: Standing, width: int) -> None:
     """What summing, judging, applying and publishing gradients needs for a moment."""
     p = config.parallel
     moments = [here.partial * width, *(numel * width for numel in here.shared)]
     if config.clip > 0 or config.precision == "fp16":
-        moments.append(24)          # the norm, one term of it and its square, in fp64
+        moments.append(24)  # the norm, one term of it and its square, in fp64
     if config.precision == "bf16-pure":
         moments.append(4 * here.owned)
     if p.zero in (1, 2) and p.dp > 1:
@@ -216,19 +202,42 @@ def _update(walk: _Walk, config: TrainConfig, here: Standing, width: int) -> Non
 
 def _data_bytes(config: TrainConfig, micro_batches: int) -> int:
     share = micro_batches * config.micro_batch
-    return share * (config.model.seq + 1) * INDEX if config.micro_batch == 1 else 2 * share * config.model.seq * INDEX
+    return (
+        share * (config.model.seq + 1) * INDEX
+        if config.micro_batch == 1
+        else 2 * share * config.model.seq * INDEX
+    )
 
 
-def _changes(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int, owed: bool, convention: str,
-             micro_batches: int) -> dict[int, dict[Context, Change]]:  # fmt: skip
+def _changes(
+    config: TrainConfig,
+    parts: Mapping[int, list[str]],
+    tp_rank: int,
+    owed: bool,
+    convention: str,
+    micro_batches: int,
+) -> dict[int, dict[Context, Change]]:
     again = set(config.recomputed_layers())
     alone = alone_in_its_bucket(config, parts, tp_rank)
     found = {}
     for stage, names in parts.items():
-        runs = tuple((len(run), int(run[0].split(".")[1]) in again) for run in runs_of(names, again) if run[0].startswith("blocks."))
+        runs = tuple(
+            (len(run), int(run[0].split(".")[1]) in again)
+            for run in runs_of(names, again)
+            if run[0].startswith("blocks.")
+        )
         first = next((name for name in names if name.startswith("blocks.")), "")
-        company = alone.replace(f"{first}.", "blocks.0.") if alone and (alone.startswith(f"{first}.") or "embed" in names and "embedding" in alone) else None
-        rows = _data_bytes(config, micro_batches) if config.micro_batch == 1 and ("embed" in names or "predict" in names) else 0
+        company = (
+            alone.replace(f"{first}.", "blocks.0.")
+            if alone
+            and (alone.startswith(f"{first}.") or "embed" in names and "embedding" in alone)
+            else None
+        )
+        rows = (
+            _data_bytes(config, micro_batches)
+            if config.micro_batch == 1 and ("embed" in names or "predict" in names)
+            else 0
+        )
         pattern = Pattern("embed" in names, runs, "predict" in names, rows, company)
         found[stage] = stage_changes(config, pattern, tp_rank, owed, convention)
     return found

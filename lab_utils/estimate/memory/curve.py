@@ -1,4 +1,5 @@
-"""The memory of a step over its course: what is alive at every op, forward, recomputed and backward. For figures and tools."""
+"""The memory of a step over its course: what is alive at every op, forward, recomputed and
+backward. For figures and tools."""
 
 from __future__ import annotations
 
@@ -15,9 +16,10 @@ from .terms import model_state_bytes
 class Moment:
     """One op, or one block, while it runs.
 
-    `label`: the op ("blocks.3.attention.core"), the block ("blocks.3") or an end of the model. `phase`: "forward", "recompute",
-    "backward" or "update". `layer`: its block, None for the ends. `live`: bytes by term when it is over; `highest`: by term at
-    its highest moment, which adds up to `peak_bytes`. `saved_peak_bytes`: the most saved for the backward pass meanwhile.
+    `label`: the op ("blocks.3.attention.core"), the block ("blocks.3") or an end of the model.
+    `phase`: "forward", "recompute", "backward" or "update". `layer`: its block, None for the ends.
+    `live`: bytes by term when it is over; `highest`: by term at its highest moment, which adds up
+    to `peak_bytes`. `saved_peak_bytes`: the most saved for the backward pass meanwhile.
     """
 
     label: str
@@ -38,18 +40,37 @@ class Moment:
         return sum(self.highest.values())
 
 
-def step_curve(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, convention: str = "cpu") -> list[Moment]:
-    """Every op of one optimizer step of a rank, in the order in which it really runs; the highest of them is the estimate's peak.
+def step_curve(
+    config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, convention: str = "cpu"
+) -> list[Moment]:
+    """Every op of one optimizer step of a rank, in the order in which it really runs; the highest
+    of them is the estimate's peak.
 
-    The step is played through op by op, about a millisecond for each block and micro-batch: for drawing, not for planning.
+    The step is played through op by op, about a millisecond for each block and micro-batch: for
+    drawing, not for planning.
     """
-    step = Step(config, pp_rank, tp_rank, model_state_bytes(config, pp_rank, tp_rank)["optimizer"], convention)
+    step = Step(
+        config,
+        pp_rank,
+        tp_rank,
+        model_state_bytes(config, pp_rank, tp_rank)["optimizer"],
+        convention,
+    )
     torch = step.torch
     moments: list[Moment] = []
     now = ["begin", "forward"]
 
     def close() -> None:
-        moments.append(Moment(now[0], now[1], _layer(now[0]), dict(torch.terms), dict(torch.at_peak), torch.saved_peak))
+        moments.append(
+            Moment(
+                now[0],
+                now[1],
+                _layer(now[0]),
+                dict(torch.terms),
+                dict(torch.at_peak),
+                torch.saved_peak,
+            )
+        )
         torch.begin_peaks()
 
     def entered(scope: str) -> None:
@@ -64,12 +85,23 @@ def step_curve(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, conventi
 
 
 def by_block(moments: Iterable[Moment]) -> list[Moment]:
-    """The same with the ops of each pass through a block, or an end of the model, taken together."""
+    """The same with the ops of each pass through a block, or an end of the model, taken
+    together."""
     found = []
-    for (label, phase), group in groupby(moments, key=lambda moment: (_part(moment.label), moment.phase)):
+    for (label, phase), group in groupby(
+        moments, key=lambda moment: (_part(moment.label), moment.phase)
+    ):
         ops = list(group)
-        found.append(Moment(label, phase, ops[0].layer, ops[-1].live, max(ops, key=lambda op: op.peak_bytes).highest,
-                            max(op.saved_peak_bytes for op in ops)))
+        found.append(
+            Moment(
+                label,
+                phase,
+                ops[0].layer,
+                ops[-1].live,
+                max(ops, key=lambda op: op.peak_bytes).highest,
+                max(op.saved_peak_bytes for op in ops),
+            )
+        )
     return found
 
 
@@ -80,4 +112,10 @@ def _layer(label: str) -> int | None:
 def _part(label: str) -> str:
     if label.startswith("blocks."):
         return ".".join(label.split(".")[:2])
-    return {"token_embedding": "embed", "position_embedding": "embed", "final_norm": "predict", "head": "predict", "loss": "predict"}.get(label, label)
+    return {
+        "token_embedding": "embed",
+        "position_embedding": "embed",
+        "final_norm": "predict",
+        "head": "predict",
+        "loss": "predict",
+    }.get(label, label)

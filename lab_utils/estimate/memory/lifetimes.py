@@ -1,8 +1,9 @@
-"""One optimizer step of one rank, played through without numbers: what is alive at every moment, and what is saved.
+"""One optimizer step of one rank, played through without numbers: what is alive at every moment,
+and what is saved.
 
-The order is the engine's own (train/engine.py, parallel/pipeline.py, train/update.py): gradients of the step before die, the
-rank walks down its list of forwards and backwards, gradients are reduced, judged and applied. What exists before the step is
-there from the start.
+The order is the engine's own (train/engine.py, parallel/pipeline.py, train/update.py): gradients of
+the step before die, the rank walks down its list of forwards and backwards, gradients are reduced,
+judged and applied. What exists before the step is there from the start.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from ..program.tensor import ParallelProgram
 from .rank import Rank
 from .sync import Replicated, in_buckets
 
-_NORM = 8       # bytes of the squared norm, in fp64
+_NORM = 8  # bytes of the squared norm, in fp64
 
 
 @dataclass(frozen=True)
 class StepMemory:
-    """Bytes of one rank's step. `activations` and `weight_copies` are each at their own most; `at_peak` adds up to `peak`;
-    `passes_peak` is the most until all gradients are summed, before the update."""
+    """Bytes of one rank's step. `activations` and `weight_copies` are each at their own most;
+    `at_peak` adds up to `peak`; `passes_peak` is the most until all gradients are summed, before
+    the update."""
 
     activations: int
     weight_copies: int
@@ -37,19 +39,35 @@ class StepMemory:
     at_peak: Mapping[str, int]
 
 
-def simulate_step(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, optimizer_bytes: int = 0, convention: str = "cpu") -> StepMemory:
-    """Play one steady optimizer step of the rank at these coordinates through. `optimizer_bytes`: of states on the device."""
+def simulate_step(
+    config: TrainConfig,
+    pp_rank: int = 0,
+    tp_rank: int = 0,
+    optimizer_bytes: int = 0,
+    convention: str = "cpu",
+) -> StepMemory:
+    """Play one steady optimizer step of the rank at these coordinates through. `optimizer_bytes`:
+    of states on the device."""
     step = Step(config, pp_rank, tp_rank, optimizer_bytes, convention)
     step.run()
     torch = step.torch
-    return StepMemory(torch.saved_peak, torch.copies_peak, step.passes_peak, torch.peak, torch.at_peak)
+    return StepMemory(
+        torch.saved_peak, torch.copies_peak, step.passes_peak, torch.peak, torch.at_peak
+    )
 
 
 class Step(Rank):
-    """One rank's step: `torch` has counted everything once `run()` has returned. `temporary_bytes`: the most that is nothing
-    else, in the forward and backward passes and in the update."""
+    """One rank's step: `torch` has counted everything once `run()` has returned. `temporary_bytes`:
+    the most that is nothing else, in the forward and backward passes and in the update."""
 
-    def __init__(self, config: TrainConfig, pp_rank: int, tp_rank: int, optimizer_bytes: int, convention: str = "cpu") -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        pp_rank: int,
+        tp_rank: int,
+        optimizer_bytes: int,
+        convention: str = "cpu",
+    ) -> None:
         p, parts = config.parallel, parts_of_stages(config, pp_rank)
         self.plan: Plan = make_schedule(p.schedule, p.pp, config.micro_batches, p.virtual_stages)
         held = [part for stage in parts.values() for part in stage]
@@ -57,7 +75,15 @@ class Step(Rank):
         shapes = {name: place.local_shape for name, place in self.here.items()}
         together = in_buckets(config, {name: place.numel for name, place in self.here.items()})
         units = held_units(config, held, tp_rank) if p.zero else []
-        super().__init__(Torch(CONVENTIONS[convention]), config, parts, shapes, units, together, splits_backward(self.plan))
+        super().__init__(
+            Torch(CONVENTIONS[convention]),
+            config,
+            parts,
+            shapes,
+            units,
+            together,
+            splits_backward(self.plan),
+        )
         self.states = Storage(self.torch, optimizer_bytes, "optimizer")
         self.actions = self.plan[pp_rank]
         self.position = [{action: i for i, action in enumerate(actions)} for actions in self.plan]
@@ -70,7 +96,10 @@ class Step(Rank):
         self._pipeline()
         self.sync.finish()
         self.passes_peak = self.torch.peak
-        passing, self.torch.temporary_peak = self.torch.temporary_peak, self.torch.terms["temporary"]
+        passing, self.torch.temporary_peak = (
+            self.torch.temporary_peak,
+            self.torch.terms["temporary"],
+        )
         self.torch.phase = "update"
         self.torch.enter("optimizer")
         self._sum_over_holders()
@@ -78,7 +107,7 @@ class Step(Rank):
         self.sync.publish()
         self.temporary_bytes = {"passes": passing, "update": self.torch.temporary_peak}
 
-    # -- the pipeline ----------------------------------------------------------------------------------------------
+    # -- the pipeline ------------------------------------------------------------------------------
 
     def _pipeline(self) -> None:
         self.inputs: dict[tuple[int, int], Value] = {}
@@ -146,7 +175,7 @@ class Step(Rank):
             return None
         return self.boundary()
 
-    # -- the update ------------------------------------------------------------------------------------------------
+    # -- the update --------------------------------------------------------------------------------
 
     def _sum_over_holders(self) -> None:
         width = 2 if self.config.precision == "bf16-pure" else 4
@@ -154,9 +183,15 @@ class Step(Rank):
             partial = sum(place.numel for place in self.here.values() if place.partial)
             shared = [place.numel for place in self.here.values() if place.shared_over_pp]
         else:
-            pieces = [piece for flat in self.sync.units for piece in flat.unit.pieces(self.sync.ranks, 0)]
+            pieces = [
+                piece for flat in self.sync.units for piece in flat.unit.pieces(self.sync.ranks, 0)
+            ]
             partial = sum(numel for name, _, numel, _ in pieces if self.here[name].partial)
-            shared = [flat.unit.numel // self.sync.ranks for flat in self.sync.units if any(self.here[n].shared_over_pp for n in flat.names)]
+            shared = [
+                flat.unit.numel // self.sync.ranks
+                for flat in self.sync.units
+                if any(self.here[n].shared_over_pp for n in flat.names)
+            ]
         if partial:
             self.torch.new(partial, width)
         for numel in shared:
@@ -166,7 +201,8 @@ class Step(Rank):
         torch, config = self.torch, self.config
         if config.clip > 0 or config.precision == "fp16":
             self._norm()
-        if config.precision == "bf16-pure":      # the optimizer updates fp32 master weights, so it is given fp32 gradients
+        # the optimizer updates fp32 master weights, so it is given fp32 gradients
+        if config.precision == "bf16-pure":
             _wide = [torch.new(owned.numel, 4, 2 * owned.numel) for owned in self.sync.owned()]
 
     def _norm(self) -> None:

@@ -1,4 +1,5 @@
-"""What runs on a rank: its parts of the model, stage by stage, what keeps gradients in step, and the batch that it reads."""
+"""What runs on a rank: its parts of the model, stage by stage, what keeps gradients in step, and
+the batch that it reads."""
 
 from __future__ import annotations
 
@@ -10,21 +11,38 @@ from ..program.attention import Torch
 from ..program.kernels import INDEX
 from ..program.live import Storage, Value
 from ..program.tensor import program_of
-from .sync import Replicated, Sharded
+from .sharded import Sharded
+from .sync import Replicated
 
 
 class Rank:
-    """`parts` by stage, "embed", "blocks.3", "predict", over parameters of these `shapes`. Nothing has run yet.
+    """`parts` by stage, "embed", "blocks.3", "predict", over parameters of these `shapes`. Nothing
+    has run yet.
 
-    `units`: ZeRO's; `together`: the gradients that share buckets where nothing is sharded; `owed`: weights' gradients may be put off.
+    `units`: ZeRO's; `together`: the gradients that share buckets where nothing is sharded; `owed`:
+    weights' gradients may be put off.
     """
 
-    def __init__(self, torch: Torch, config: TrainConfig, parts: Mapping[int, list[str]], shapes: Mapping[str, tuple[int, ...]], units: Iterable[Unit],
-                 together: frozenset[str], owed: bool) -> None:
+    def __init__(
+        self,
+        torch: Torch,
+        config: TrainConfig,
+        parts: Mapping[int, list[str]],
+        shapes: Mapping[str, tuple[int, ...]],
+        units: Iterable[Unit],
+        together: frozenset[str],
+        owed: bool,
+    ) -> None:
         self.torch, self.config, self.parts = torch, config, parts
         self.program = program_of(torch, config, shapes, owed)
-        self.sync = Sharded(self.program, config, units) if config.parallel.zero else Replicated(self.program, together)
-        self.runs = {stage: self.sync.around(names, self._run_part) for stage, names in parts.items()}
+        self.sync = (
+            Sharded(self.program, config, units)
+            if config.parallel.zero
+            else Replicated(self.program, together)
+        )
+        self.runs = {
+            stage: self.sync.around(names, self._run_part) for stage, names in parts.items()
+        }
         self.tokens, self.targets = _batch(torch, config)
 
     def _run_part(self, part: str, x: Value | None, micro: int) -> Value:
@@ -46,15 +64,20 @@ class Rank:
         """Room for one message between stages."""
         p, config = self.config.parallel, self.config
         tokens = config.micro_batch * config.model.seq // (p.tp if p.sequence_parallel else 1)
-        return self.torch.new(tokens * config.model.hidden, 2 if config.precision == "bf16-pure" else 4)
+        return self.torch.new(
+            tokens * config.model.hidden, 2 if config.precision == "bf16-pure" else 4
+        )
 
 
 def _batch(torch: Torch, config: TrainConfig) -> tuple[list[Value], list[Value]]:
-    """Tokens and targets of all micro-batches. A row of one micro-batch lies as the loader read it, all rows in one tensor."""
+    """Tokens and targets of all micro-batches. A row of one micro-batch lies as the loader read it,
+    all rows in one tensor."""
     count, m = config.micro_batch * config.model.seq, config.micro_batches
     if config.micro_batch == 1:
         rows = Storage(torch, m * (config.model.seq + 1) * INDEX)
         tokens, targets = ([Value(rows, count, INDEX) for _ in range(m)] for _ in range(2))
     else:
-        tokens, targets = ([Value(Storage(torch, count * INDEX), count, INDEX) for _ in range(m)] for _ in range(2))
+        tokens, targets = (
+            [Value(Storage(torch, count * INDEX), count, INDEX) for _ in range(m)] for _ in range(2)
+        )
     return tokens, targets

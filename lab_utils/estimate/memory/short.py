@@ -1,9 +1,9 @@
 """A stage with long runs of equal blocks cut down to four, the rest counted and not played.
 
-Each block of a run holds as much more as the one before it, so whatever is highest in the run is at one of its ends, and
-what those in between leave behind is so many times what one of them leaves. Forward, that is noted on the second block,
-backward on the third: both have a block of their kind before and after them. Nothing is known of what a block holds but what
-was counted.
+Each block of a run holds as much more as the one before it, so whatever is highest in the run is at
+one of its ends, and what those in between leave behind is so many times what one of them leaves.
+Forward, that is noted on the second block, backward on the third: both have a block of their kind
+before and after them. Nothing is known of what a block holds but what was counted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..program.live import Value
 from ..program.size import Size
 from .rank import Rank
 
-SHOWN = 4       # blocks that stand for a longer run
+SHOWN = 4  # blocks that stand for a longer run
 
 
 class _Mark(NamedTuple):
@@ -30,7 +30,8 @@ class _Mark(NamedTuple):
 
 
 def cut_down(parts: Sequence[str], recomputed: set[int]) -> tuple[list[str], dict[str, int]]:
-    """A stage's parts without the blocks that are not played, and how many are left out after which part."""
+    """A stage's parts without the blocks that are not played, and how many are left out after which
+    part."""
     shown: list[str] = []
     left_out: dict[str, int] = {}
     for run in runs_of(parts, recomputed):
@@ -57,13 +58,24 @@ def runs_of(parts: Sequence[str], recomputed: set[int]) -> list[list[str]]:
 
 
 class ShortRank(Rank):
-    """A rank of one stage that shows `parts` of it; `left_out` says how many blocks come after which of them and are counted."""
+    """A rank of one stage that shows `parts` of it; `left_out` says how many blocks come after
+    which of them and are counted."""
 
-    def __init__(self, torch: Torch, config: TrainConfig, parts: list[str], left_out: Mapping[str, Size | int], shapes: Mapping[str, tuple[int, ...]],
-                 units: Iterable[Unit], together: frozenset[str], owed: bool) -> None:
+    def __init__(
+        self,
+        torch: Torch,
+        config: TrainConfig,
+        parts: list[str],
+        left_out: Mapping[str, Size | int],
+        shapes: Mapping[str, tuple[int, ...]],
+        units: Iterable[Unit],
+        together: frozenset[str],
+        owed: bool,
+    ) -> None:
         super().__init__(torch, config, {0: parts}, shapes, units, together, owed)
         self.left_out = left_out
-        self.closing = {parts[parts.index(part) + 1]: part for part in left_out}      # the third of those shown: the second
+        # the third of those shown: the second
+        self.closing = {parts[parts.index(part) + 1]: part for part in left_out}
         self.marks: dict[str, _Mark] = {}
         self.counted_temporary: Size | int = 0
         self.runs = {stage: self._counting(run) for stage, run in self.runs.items()}
@@ -74,7 +86,8 @@ class ShortRank(Rank):
         return _Mark(dict(self.torch.terms), self.torch.saved, self.torch.copies)
 
     def _more(self, times: Size | int, since: _Mark) -> Size | int:
-        """Count `times` what has been added since then once more; returns the temporary bytes among it."""
+        """Count `times` what has been added since then once more; returns the temporary bytes among
+        it."""
         torch = self.torch
         added = {term: times * (nbytes - since.terms[term]) for term, nbytes in torch.terms.items()}
         saved, copies = times * (torch.saved - since.saved), times * (torch.copies - since.copies)
@@ -85,7 +98,8 @@ class ShortRank(Rank):
         def counted(part: str, x: Value | None, micro: int) -> Value:
             if part in self.left_out:
                 self.marks[part] = self._now()
-            elif part in self.closing:      # the second is over, and its input gone if nobody saved it
+            # the second is over, and its input gone if nobody saved it
+            elif part in self.closing:
                 second = self.closing[part]
                 self.counted_temporary += self._more(self.left_out[second], self.marks.pop(second))
             y = run(part, x, micro)
@@ -115,6 +129,7 @@ class ShortRank(Rank):
 
     def through(self, stage: int, x: Value | None, micro: int) -> Value:
         y = super().through(stage, x, micro)
-        self.torch.shift({"temporary": -self.counted_temporary}, 0, 0)      # casts that only the autocast context kept
+        # casts that only the autocast context kept
+        self.torch.shift({"temporary": -self.counted_temporary}, 0, 0)
         self.counted_temporary = 0
         return y

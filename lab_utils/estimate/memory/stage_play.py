@@ -1,4 +1,5 @@
-"""A stage of one kind played through, for three micro-batches at most: what each action changes, in bytes or as formulas of the sizes."""
+"""A stage of one kind played through, for three micro-batches at most: what each action changes, in
+bytes or as formulas of the sizes."""
 
 from __future__ import annotations
 
@@ -13,12 +14,13 @@ from ..program.kinds import Kind, Sizes, filled_in, names_of, shapes_of, units_o
 from ..program.size import Size
 from ..program.tape import Leaf
 from .change import ChangeFormulas, Context, Reached, Terms
+from .sharded import Sharded
 from .short import ShortRank
-from .sync import Sharded
 
 
 class Played(NamedTuple):
-    """A stage of a kind: long runs of blocks are cut down to `parts`, with a number of its own for those left out after each."""
+    """A stage of a kind: long runs of blocks are cut down to `parts`, with a number of its own for
+    those left out after each."""
 
     kind: Kind
     parts: tuple[str, ...]
@@ -49,7 +51,16 @@ def _stage(played: Played, sizes: Sizes) -> ShortRank:
     left_out = {part: sizes[name] for part, name in played.left_out}
     units = units_of(kind, parts, sizes) if kind.zero else []
     torch = Formulas(CONVENTIONS[played.convention])
-    return ShortRank(torch, filled_in(kind, sizes), parts, left_out, shapes_of(kind, parts, sizes), units, played.together, played.owed)
+    return ShortRank(
+        torch,
+        filled_in(kind, sizes),
+        parts,
+        left_out,
+        shapes_of(kind, parts, sizes),
+        units,
+        played.together,
+        played.owed,
+    )
 
 
 def _play(played: Played, sizes: Sizes, rows: bool) -> Iterator[tuple[Context, ChangeFormulas]]:
@@ -85,9 +96,16 @@ def _play(played: Played, sizes: Sizes, rows: bool) -> Iterator[tuple[Context, C
             del scaled
         else:
             torch.go_back([(*root, gradient)])
-        change, message, before = note.end(0 if leaf is None else leaf.grad.nbytes), gradient is not None, torch.live
+        change, message, before = (
+            note.end(0 if leaf is None else leaf.grad.nbytes),
+            gradient is not None,
+            torch.live,
+        )
         gradient = None
-        yield Context("B", first, last, rows), replace(change, keeps_message=message and torch.live == before)
+        yield (
+            Context("B", first, last, rows),
+            replace(change, keeps_message=message and torch.live == before),
+        )
         if played.owed:
             note.begin_alone()
             stage.program.owed.work_off((micro, 0))
@@ -118,7 +136,11 @@ class _Note:
         self.begin()
 
     def _added(self, terms: Mapping[str, Size | int]) -> Terms:
-        return {term: nbytes - self.terms[term] for term, nbytes in terms.items() if nbytes != self.terms[term]}
+        return {
+            term: nbytes - self.terms[term]
+            for term, nbytes in terms.items()
+            if nbytes != self.terms[term]
+        }
 
     def _so_far(self, highest: Highest) -> list[tuple[Size | int, Terms]]:
         return [(level, self._added(terms)) for level, terms in highest.rows]
@@ -127,14 +149,29 @@ class _Note:
         if self.first_sum is None:
             torch = self.torch
             torch.settle()
-            self.first_sum = Reached(self._so_far(torch.highest), torch.live, self._added(torch.terms))
+            self.first_sum = Reached(
+                self._so_far(torch.highest), torch.live, self._added(torch.terms)
+            )
 
     def end(self, handed_on: Size | int) -> ChangeFormulas:
-        """`handed_on`: temporary bytes of what goes to another stage; whoever plays the change accounts for them."""
+        """`handed_on`: temporary bytes of what goes to another stage; whoever plays the change
+        accounts for them."""
         torch = self.torch
         torch.settle()
         after = self._added(torch.terms)
         after["temporary"] = after.get("temporary", 0) - handed_on
-        on_its_way = self.sync.on_its_way() if isinstance(self.sync, Sharded) and self.first_sum is not None else (0, 0, 0)
-        return ChangeFormulas(self._so_far(torch.highest), after, [level - self.saved for level, _ in torch.most_saved.rows], torch.saved - self.saved,
-                         [level - self.copies for level, _ in torch.most_copies.rows], torch.copies - self.copies, self.first_sum, on_its_way)
+        on_its_way = (
+            self.sync.on_its_way()
+            if isinstance(self.sync, Sharded) and self.first_sum is not None
+            else (0, 0, 0)
+        )
+        return ChangeFormulas(
+            self._so_far(torch.highest),
+            after,
+            [level - self.saved for level, _ in torch.most_saved.rows],
+            torch.saved - self.saved,
+            [level - self.copies for level, _ in torch.most_copies.rows],
+            torch.copies - self.copies,
+            self.first_sum,
+            on_its_way,
+        )

@@ -1,4 +1,5 @@
-"""What a rank holds all through a step, from the parts of the model that it runs; blocks are counted, not listed."""
+"""What a rank holds all through a step, from the parts of the model that it runs; blocks are
+counted, not listed."""
 
 from __future__ import annotations
 
@@ -14,13 +15,14 @@ from .sync import has_buckets, in_buckets
 
 @dataclass(frozen=True)
 class Standing:
-    """Bytes that a rank holds all through a step, and those of the step before's gradients that die at its start (`dying`).
-    The rest is in elements: what the optimizer owns, what sequence parallelism and pipeline stages add up at the end."""
+    """Bytes that a rank holds all through a step, and those of the step before's gradients that die
+    at its start (`dying`). The rest is in elements: what the optimizer owns, what sequence
+    parallelism and pipeline stages add up at the end."""
 
     parameters: int
     kept_gradients: int
     dying: int
-    arriving: int       # what all-gathers of the step before still hold
+    arriving: int  # what all-gathers of the step before still hold
     owned: int
     partial: int
     shared: tuple[int, ...]
@@ -33,18 +35,51 @@ def standing(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int) 
     shown = [*ends, *["blocks.0"] * bool(blocks)]
     here = held_placements(config, shown, tp_rank)
     if p.zero:
-        units = [(unit, blocks if unit.name.startswith("blocks.") else 1) for unit in held_units(config, shown, tp_rank)]
-        whole, owned = sum(u.numel * n for u, n in units), sum(u.numel // p.dp * n for u, n in units)
-        arriving = sum(u.numel // p.dp * n * (2 if u.low_precision else width) for u, n in units) if p.zero == 3 and p.dp > 1 else 0
-        partial = sum(numel * n for u, n in units for name, _, numel, _ in u.pieces(p.dp, 0) if here[name].partial)
-        shared = tuple(u.numel // p.dp for u, _ in units if any(here[part.name].shared_over_pp for part in u.parts))
-        return Standing(width * (owned if p.zero == 3 else whole), width * whole if p.zero == 1 else 0, width * owned if p.zero > 1 else 0, arriving,
-                        owned, partial, shared)
+        units = [
+            (unit, blocks if unit.name.startswith("blocks.") else 1)
+            for unit in held_units(config, shown, tp_rank)
+        ]
+        whole, owned = (
+            sum(u.numel * n for u, n in units),
+            sum(u.numel // p.dp * n for u, n in units),
+        )
+        arriving = (
+            sum(u.numel // p.dp * n * (2 if u.low_precision else width) for u, n in units)
+            if p.zero == 3 and p.dp > 1
+            else 0
+        )
+        partial = sum(
+            numel * n
+            for u, n in units
+            for name, _, numel, _ in u.pieces(p.dp, 0)
+            if here[name].partial
+        )
+        shared = tuple(
+            u.numel // p.dp
+            for u, _ in units
+            if any(here[part.name].shared_over_pp for part in u.parts)
+        )
+        return Standing(
+            width * (owned if p.zero == 3 else whole),
+            width * whole if p.zero == 1 else 0,
+            width * owned if p.zero > 1 else 0,
+            arriving,
+            owned,
+            partial,
+            shared,
+        )
     places = [(place, blocks if name.startswith("blocks.") else 1) for name, place in here.items()]
     total = sum(place.numel * n for place, n in places)
     kept = _in_buckets(config, parts, tp_rank)
-    return Standing(width * total, width * kept, width * (total - kept), 0, total, sum(place.numel * n for place, n in places if place.partial),
-                    tuple(place.numel for place, _ in places if place.shared_over_pp))
+    return Standing(
+        width * total,
+        width * kept,
+        width * (total - kept),
+        0,
+        total,
+        sum(place.numel * n for place, n in places if place.partial),
+        tuple(place.numel for place, _ in places if place.shared_over_pp),
+    )
 
 
 def _in_buckets(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int) -> int:
@@ -58,14 +93,20 @@ def _in_buckets(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: in
 def _parts_in_all(parts: Mapping[int, list[str]]) -> tuple[list[str], int]:
     """The ends among `parts`, and how many blocks."""
     names = [part for stage in parts.values() for part in stage]
-    return [part for part in names if not part.startswith("blocks.")], sum(part.startswith("blocks.") for part in names)
+    return [part for part in names if not part.startswith("blocks.")], sum(
+        part.startswith("blocks.") for part in names
+    )
 
 
-def _places(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int) -> dict[str, Placement]:
+def _places(
+    config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int
+) -> dict[str, Placement]:
     return held_placements(config, [part for stage in parts.values() for part in stage], tp_rank)
 
 
-def alone_in_its_bucket(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int) -> str | None:
+def alone_in_its_bucket(
+    config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int
+) -> str | None:
     """The small gradient that is the only one in the last bucket, if there is such a one."""
     p, width = config.parallel, 2 if config.precision == "bf16-pure" else 4
     if not has_buckets(config):
@@ -85,6 +126,16 @@ def alike(config: TrainConfig, tp_rank: int) -> int:
 def _alike(model: ModelConfig, tp: int, sequence_parallel: bool) -> list[int]:
     if tp == 1:
         return [0]
-    config = TrainConfig(model=model, parallel=ParallelConfig(tp=tp, sequence_parallel=sequence_parallel), global_batch=1)
-    shapes = [[place.numel for place in held_placements(config, ("embed", "blocks.0", "predict"), rank).values()] for rank in range(tp)]
+    config = TrainConfig(
+        model=model,
+        parallel=ParallelConfig(tp=tp, sequence_parallel=sequence_parallel),
+        global_batch=1,
+    )
+    shapes = [
+        [
+            place.numel
+            for place in held_placements(config, ("embed", "blocks.0", "predict"), rank).values()
+        ]
+        for rank in range(tp)
+    ]
     return [shapes.index(shape) for shape in shapes]

@@ -1,5 +1,5 @@
-"""Bytes of one rank by term: parameters, gradients, optimizer states, what ZeRO gathers and sums (here), and what a step saves
-and needs for a moment (closed_form.py)."""
+"""Bytes of one rank by term: parameters, gradients, optimizer states, what ZeRO gathers and sums
+(here), and what a step saves and needs for a moment (closed_form.py)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from .optimizers import optimizer_state_bytes
 from .short import cut_down
 from .standing import alike
 
-_SAME_FOR_ALL = dict(lr=1.0, clip=0.0, steps=1, seed=0, corpus=None, loss_scale=1.0, loss_scale_window=1)      # no byte depends on these
+# no byte depends on these
+_SAME_FOR_ALL = dict(
+    lr=1.0, clip=0.0, steps=1, seed=0, corpus=None, loss_scale=1.0, loss_scale_window=1
+)
 
 
 def element_bytes(config: TrainConfig) -> int:
@@ -28,12 +31,14 @@ def element_bytes(config: TrainConfig) -> int:
 
 
 def model_state_bytes(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0) -> dict[str, int]:
-    """Bytes of parameters, gradients and optimizer states on the ranks at these coordinates; padding included.
+    """Bytes of parameters, gradients and optimizer states on the ranks at these coordinates;
+    padding included.
 
-    Without ZeRO a rank's optimizer updates every parameter that it holds; with it, one shard of each unit (Rajbhandari et
-    al. 2020, figure 1: stage 1 cuts the optimizer's part by the number of ranks, stage 2 also the gradients, stage 3 also
-    the parameters). fp32 master weights, where the model's own are rounded or elsewhere, count to the optimizer. A shard is a
-    vector, so adafactor saves nothing on it.
+    Without ZeRO a rank's optimizer updates every parameter that it holds; with it, one shard of
+    each unit (Rajbhandari et al. 2020, figure 1: stage 1 cuts the optimizer's part by the number of
+    ranks, stage 2 also the gradients, stage 3 also the parameters). fp32 master weights, where the
+    model's own are rounded or elsewhere, count to the optimizer. A shard is a vector, so adafactor
+    saves nothing on it.
     """
     place = replace(config, **_SAME_FOR_ALL), pp_rank, alike(config, tp_rank)
     return _states(*place) | _in_transit(*place)
@@ -46,7 +51,10 @@ def lasting_bytes(config: TrainConfig, pp_rank: int = 0) -> dict[str, int]:
 
 @lru_cache(maxsize=4096)
 def _in_transit(config: TrainConfig, pp_rank: int, tp_rank: int) -> dict[str, int]:
-    return {"buckets": _buckets(config, pp_rank, tp_rank), "gathered": _gathered(config, pp_rank, tp_rank)}
+    return {
+        "buckets": _buckets(config, pp_rank, tp_rank),
+        "gathered": _gathered(config, pp_rank, tp_rank),
+    }
 
 
 @lru_cache(maxsize=4096)
@@ -57,12 +65,22 @@ def _states(config: TrainConfig, pp_rank: int, tp_rank: int) -> dict[str, int]:
     owned = whole if p.zero == 0 else sum(shape[0] * count for _, shape, count in tensors)
     held, kept = owned if p.zero == 3 else whole, owned if p.zero >= 2 else whole
     masters = 4 if p.offload or config.precision == "bf16-pure" else 0
-    states = masters * owned + optimizer_state_bytes(config.optimizer, ((shape, count) for _, shape, count in tensors))
-    return {"parameters": size * held, "gradients": size * kept, "optimizer": 0 if p.offload else states, "offloaded": states if p.offload else 0}
+    states = masters * owned + optimizer_state_bytes(
+        config.optimizer, ((shape, count) for _, shape, count in tensors)
+    )
+    return {
+        "parameters": size * held,
+        "gradients": size * kept,
+        "optimizer": 0 if p.offload else states,
+        "offloaded": states if p.offload else 0,
+    }
 
 
-def _tensors(config: TrainConfig, pp_rank: int, tp_rank: int) -> list[tuple[int, tuple[int, ...], int]]:
-    """(elements held whole, shape that the optimizer updates, how many of them); all blocks are alike."""
+def _tensors(
+    config: TrainConfig, pp_rank: int, tp_rank: int
+) -> list[tuple[int, tuple[int, ...], int]]:
+    """(elements held whole, shape that the optimizer updates, how many of them); all blocks are
+    alike."""
     parts = [part for stage in parts_of_stages(config, pp_rank).values() for part in stage]
     blocks = sum(part.startswith("blocks.") for part in parts)
     ends = [part for part in parts if not part.startswith("blocks.")]
@@ -73,72 +91,115 @@ def _tensors(config: TrainConfig, pp_rank: int, tp_rank: int) -> list[tuple[int,
         return blocks if name.startswith("blocks.") else 1
 
     if config.parallel.zero:
-        return [(unit.numel, (unit.numel // dp,), count(unit.name)) for unit in held_units(config, shown, tp_rank)]
-    return [(place.numel, place.local_shape, count(name)) for name, place in held_placements(config, shown, tp_rank).items()]
+        return [
+            (unit.numel, (unit.numel // dp,), count(unit.name))
+            for unit in held_units(config, shown, tp_rank)
+        ]
+    return [
+        (place.numel, place.local_shape, count(name))
+        for name, place in held_placements(config, shown, tp_rank).items()
+    ]
 
 
-def memory_of_rank(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, convention: str = "cpu") -> dict[str, Any]:
-    """Every memory term of the report for the ranks at these coordinates; `peak` is that of a step with the instruments on.
+def memory_of_rank(
+    config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, convention: str = "cpu"
+) -> dict[str, Any]:
+    """Every memory term of the report for the ranks at these coordinates; `peak` is that of a step
+    with the instruments on.
 
-    `temporary` is None: what is neither held nor saved has no most of its own that a measurement could be held against; of the
-    peak it is in `at_peak`.
+    `temporary` is None: what is neither held nor saved has no most of its own that a measurement
+    could be held against; of the peak it is in `at_peak`.
     """
     states = model_state_bytes(config, pp_rank, tp_rank)
     step = rank_memory(config, pp_rank, tp_rank, states["optimizer"], convention)
     saved = {"activations": step.activations, "weight_copies": step.weight_copies}
-    return states | saved | {"peak": step.peak, "at_peak": {term: nbytes for term, nbytes in step.at_peak.items() if nbytes}}
+    return (
+        states
+        | saved
+        | {
+            "peak": step.peak,
+            "at_peak": {term: nbytes for term, nbytes in step.at_peak.items() if nbytes},
+        }
+    )
 
 
 def units_of_part(part: str, units: Iterable[Unit], tied: bool) -> list[Unit]:
     """The units whose weights a part uses; a tied embedding is used at both ends."""
+
     def used(unit: Unit) -> bool:
         name = unit.name.split(" ")[0]
         if part == "embed":
             return name in ("embedding", "token_embedding", "position_embedding")
-        return name == part or part == "predict" and (name == "head" or tied and name == "token_embedding")
+        return (
+            name == part
+            or part == "predict"
+            and (name == "head" or tied and name == "token_embedding")
+        )
 
     return [unit for unit in units if used(unit)]
 
 
 def unit_bytes(unit: Unit, config: TrainConfig) -> int:
-    """Bytes of a unit as ZeRO-3 gathers it: in the autocast format what autocast would cast, the rest as it is held."""
+    """Bytes of a unit as ZeRO-3 gathers it: in the autocast format what autocast would cast, the
+    rest as it is held."""
     return unit.numel * (2 if unit.low_precision else element_bytes(config))
 
 
 def _shown(config: TrainConfig, pp_rank: int) -> dict[int, list[str]]:
-    """The parts of each stage, long runs of blocks cut short: no two neighbours differ that did not before."""
-    return {stage: cut_down(parts, set())[0] for stage, parts in parts_of_stages(config, pp_rank).items()}
+    """The parts of each stage, long runs of blocks cut short: no two neighbours differ that did not
+    before."""
+    return {
+        stage: cut_down(parts, set())[0]
+        for stage, parts in parts_of_stages(config, pp_rank).items()
+    }
 
 
 def _gathered(config: TrainConfig, pp_rank: int, tp_rank: int) -> int:
-    """ZeRO-3, at most: one part's weights and the next one's, which travel meanwhile. A tied embedding stays from the
-    head's backward pass until its own."""
+    """ZeRO-3, at most: one part's weights and the next one's, which travel meanwhile. A tied
+    embedding stays from the head's backward pass until its own."""
     if config.parallel.zero < 3:
         return 0
     stages, tied, most = _shown(config, pp_rank), config.model.tied, 0
     units = held_units(config, [part for parts in stages.values() for part in parts], tp_rank)
     for parts in stages.values():
-        needs = [{u.name: unit_bytes(u, config) for u in units_of_part(part, units, tied)} for part in parts]
-        held = {k: v for k, v in needs[-1].items() if k.startswith("token_embedding")} if parts[0] == "embed" and parts[-1] == "predict" else {}
-        most = max([most, *(sum((a | b | held).values()) for a, b in pairwise(needs))], default=most)
+        needs = [
+            {u.name: unit_bytes(u, config) for u in units_of_part(part, units, tied)}
+            for part in parts
+        ]
+        held = (
+            {k: v for k, v in needs[-1].items() if k.startswith("token_embedding")}
+            if parts[0] == "embed" and parts[-1] == "predict"
+            else {}
+        )
+        most = max(
+            [most, *(sum((a | b | held).values()) for a, b in pairwise(needs))], default=most
+        )
         most = max(most, *(sum(n.values()) for n in needs))
     return most
 
 
 def _buckets(config: TrainConfig, pp_rank: int, tp_rank: int) -> int:
-    """ZeRO-2 and -3, at most: whole gradients being filled, and the one before, which is still being summed."""
+    """ZeRO-2 and -3, at most: whole gradients being filled, and the one before, which is still
+    being summed."""
     if config.parallel.zero < 2:
         return 0
     filled, shown = {}, _shown(config, pp_rank)
     held = [part for parts in shown.values() for part in parts]
     units, here = held_units(config, held, tp_rank), held_placements(config, held, tp_rank)
     for stage, parts in shown.items():
-        used = dict.fromkeys(unit for part in parts for unit in units_of_part(part, units, config.model.tied))
+        used = dict.fromkeys(
+            unit for part in parts for unit in units_of_part(part, units, config.model.tied)
+        )
         order = {part.name: unit for unit in used for part in unit.parts}
-        names = sorted((name for name in here if name in order), key=lambda name: here[name].copy)      # the head's copy is used last
-        filled[stage] = [order[name] for name in reversed(names)]       # a unit for every gradient, in the order of the backward pass
+        # the head's copy is used last
+        names = sorted((name for name in here if name in order), key=lambda name: here[name].copy)
+        # a unit for every gradient, in the order of the backward pass
+        filled[stage] = [order[name] for name in reversed(names)]
     passes = passes_of(config, pp_rank)
-    runs = [(None, filled[passes[0]]), *((filled[a][-1], filled[b]) for a, b in set(pairwise(passes)))]
+    runs = [
+        (None, filled[passes[0]]),
+        *((filled[a][-1], filled[b]) for a, b in set(pairwise(passes))),
+    ]
     return element_bytes(config) * max(_most_filled(before, run) for before, run in runs)
 
 

@@ -1,7 +1,8 @@
-"""`plan(model, cluster, gpus, global_batch) → [Plan, …]`: every layout that fits, fastest first, each with what holds it back.
+"""`plan(model, cluster, gpus, global_batch) → [Plan, …]`: every layout that fits, fastest first,
+each with what holds it back.
 
-Times are those of `time/step.py`; memory is what our engine needs, to the byte (`needs.py`), asked from the fastest layout on
-until enough fit.
+Times are those of `time/step.py`; memory is what our engine needs, to the byte (`needs.py`), asked
+from the fastest layout on until enough fit.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from .needs import needed_bytes
 from .search import RECOMPUTE, Search
 from .words import nothing_fits, refuse_pins, why_slower
 
-RESERVED_BYTES = 4e9        # assumption: CUDA context, NCCL's buffers and what the allocator cannot use
+# assumption: CUDA context, NCCL's buffers and what the allocator cannot use
+RESERVED_BYTES = 4e9
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One layout that fits. `seconds` per step, `memory_bytes` on the fullest rank; `parts` of the step in seconds.
+    """One layout that fits. `seconds` per step, `memory_bytes` on the fullest rank; `parts` of the
+    step in seconds.
 
     `why`: one sentence on where it loses against the fastest plan ("" for the fastest itself).
     """
@@ -51,27 +54,63 @@ class Plan:
         return self.time.bottleneck
 
 
-def plan(model: ModelConfig, cluster: Cluster, gpus: int, global_batch: int, *, precision: str = "bf16-pure", optimizer: str = "adamw",
-         framework: Framework = OURS, top: int | None = 10, **pins: Any) -> list[Plan]:  # fmt: skip
-    """The `top` fastest layouts of `model` on `gpus` GPUs of `cluster` (all of them if None), fastest first.
+def plan(
+    model: ModelConfig,
+    cluster: Cluster,
+    gpus: int,
+    global_batch: int,
+    *,
+    precision: str = "bf16-pure",
+    optimizer: str = "adamw",
+    framework: Framework = OURS,
+    top: int | None = 10,
+    **pins: Any,
+) -> list[Plan]:
+    """The `top` fastest layouts of `model` on `gpus` GPUs of `cluster` (all of them if None),
+    fastest first.
 
-    `global_batch` counts sequences; `pins` are flags that are not to vary (tp=8, zero=1, micro_batch=1, …). Raises ConfigError
-    with the nearest thing that works where nothing fits, or a pin makes no sense.
+    `global_batch` counts sequences; `pins` are flags that are not to vary (tp=8, zero=1,
+    micro_batch=1, …). Raises ConfigError with the nearest thing that works where nothing fits, or a
+    pin makes no sense.
     """
-    fitting = fitting_plans(model, cluster, gpus, global_batch, precision=precision, optimizer=optimizer, framework=framework, **pins)
+    fitting = fitting_plans(
+        model,
+        cluster,
+        gpus,
+        global_batch,
+        precision=precision,
+        optimizer=optimizer,
+        framework=framework,
+        **pins,
+    )
     found = list(islice(fitting, None if top is None else 2 * top + 4))
-    if top is not None:         # closed forms chose them; their pipelines are now played through where that is quick
-        found = [replace(_priced(one.config, cluster, framework, None), memory_bytes=one.memory_bytes) for one in found]
+    # closed forms chose them; their pipelines are now played through where that is quick
+    if top is not None:
+        found = [
+            replace(_priced(one.config, cluster, framework, None), memory_bytes=one.memory_bytes)
+            for one in found
+        ]
     found.sort(key=lambda one: (one.seconds, one.memory_bytes))
     best = found[0]
     return [best, *(replace(one, why=why_slower(one, best)) for one in found[1:top])]
 
 
-def fitting_plans(model: ModelConfig, cluster: Cluster, gpus: int, global_batch: int, *, precision: str = "bf16-pure", optimizer: str = "adamw",
-                  framework: Framework = OURS, **pins: Any) -> Iterator[Plan]:  # fmt: skip
-    """The same, one after the other by closed forms of their times: whether the next one fits is found out when it is asked for.
+def fitting_plans(
+    model: ModelConfig,
+    cluster: Cluster,
+    gpus: int,
+    global_batch: int,
+    *,
+    precision: str = "bf16-pure",
+    optimizer: str = "adamw",
+    framework: Framework = OURS,
+    **pins: Any,
+) -> Iterator[Plan]:
+    """The same, one after the other by closed forms of their times: whether the next one fits is
+    found out when it is asked for.
 
-    Of layouts that differ in recomputation only, the fastest that fits, which is the one with the least. Raises as `plan`.
+    Of layouts that differ in recomputation only, the fastest that fits, which is the one with the
+    least. Raises as `plan`.
     """
     search = Search(model, cluster, gpus, global_batch, precision, optimizer, framework, pins)
     refuse_pins(model, cluster, gpus, global_batch, pins)
@@ -83,22 +122,31 @@ def fitting_plans(model: ModelConfig, cluster: Cluster, gpus: int, global_batch:
     candidates.sort(key=lambda one: one[0].seconds)
     done: set[int] = set()
     for one, group in candidates:
-        if group not in done and (held := needed_bytes(one.config, framework)) <= room:
+        if (
+            group not in done
+            and (held := needed_bytes(one.config, framework, cluster.kernels)) <= room
+        ):
             done.add(group)
             yield replace(one, memory_bytes=held)
     if not done:
         raise ConfigError(_nothing_fits(search, room))
 
 
-def _priced(config: TrainConfig, cluster: Cluster, framework: Framework, clock: StageClock | None) -> Plan:
+def _priced(
+    config: TrainConfig, cluster: Cluster, framework: Framework, clock: StageClock | None
+) -> Plan:
     parts = step_parts(config, cluster, framework, clock=clock)
-    named = {"compute": parts.compute, "bubble": parts.bubble, "optimizer": parts.optimizer} | {f"network: {axis}": s for axis, s in parts.axes.items()}
+    named = {"compute": parts.compute, "bubble": parts.bubble, "optimizer": parts.optimizer} | {
+        f"network: {axis}": s for axis, s in parts.axes.items()
+    }
     return Plan(config, cluster, framework, parts.step, 0, named)
 
 
 def _nothing_fits(search: Search, room: float) -> str:
-    """One sentence: what the smallest layout needs, and the nearest change with which something fits."""
-    for name in ("recompute", "zero", "micro_batch", "tp", "pp"):       # from the cheapest change to the dearest
+    """One sentence: what the smallest layout needs, and the nearest change with which something
+    fits."""
+    # from the cheapest change to the dearest
+    for name in ("recompute", "zero", "micro_batch", "tp", "pp"):
         if name in search.pins:
             freed = replace(search, pins={k: v for k, v in search.pins.items() if k != name})
             if first := freed.smallest(room):
@@ -113,22 +161,39 @@ def _nothing_fits(search: Search, room: float) -> str:
 
 
 def neighbours(best: Plan) -> list[tuple[TrainConfig, str]]:
-    """Layouts one change away from `best`, each with why it loses: slower by what, or too large by how much."""
+    """Layouts one change away from `best`, each with why it loses: slower by what, or too large by
+    how much."""
     room, found = (best.cluster.memory_bytes or float("inf")) - RESERVED_BYTES, []
     for config in _one_change_away(best.config):
-        held = needed_bytes(config, best.framework)
+        held = needed_bytes(config, best.framework, best.cluster.kernels)
         if held > room:
-            found.append((config, t(f"does not fit: {held / 1e9:,.0f} GB a GPU, {room / 1e9:,.0f} are free.",
-                                    f"放不下：每张 GPU 需要 {held / 1e9:,.0f} GB，可用 {room / 1e9:,.0f} GB。")))
+            found.append(
+                (
+                    config,
+                    t(
+                        f"does not fit: {held / 1e9:,.0f} GB a GPU, {room / 1e9:,.0f} are free.",
+                        f"放不下：每张 GPU 需要 {held / 1e9:,.0f} GB，可用 {room / 1e9:,.0f} GB。",
+                    ),
+                )
+            )
             continue
-        found.append((config, why_slower(_priced(config, best.cluster, best.framework, None), best)))
+        found.append(
+            (config, why_slower(_priced(config, best.cluster, best.framework, None), best))
+        )
     return found
 
 
 def _one_change_away(config: TrainConfig) -> Iterator[TrainConfig]:
     p = config.parallel
     changes: list[dict[str, Any]] = []
-    for half, double in (("tp", "dp"), ("tp", "pp"), ("pp", "dp"), ("dp", "tp"), ("dp", "pp"), ("pp", "tp")):
+    for half, double in (
+        ("tp", "dp"),
+        ("tp", "pp"),
+        ("pp", "dp"),
+        ("dp", "tp"),
+        ("dp", "pp"),
+        ("pp", "tp"),
+    ):
         if getattr(p, half) % 2 == 0:
             changes.append({half: getattr(p, half) // 2, double: getattr(p, double) * 2})
     changes += [{"zero": zero} for zero in range(4) if zero != p.zero]
@@ -143,7 +208,9 @@ def _one_change_away(config: TrainConfig) -> Iterator[TrainConfig]:
             change |= {"schedule": "1f1b", "virtual_stages": 1}
         try:
             parallel = replace(p, **{k: v for k, v in change.items() if hasattr(p, k)})
-            other = replace(config, parallel=parallel, **{k: v for k, v in change.items() if not hasattr(p, k)})
+            other = replace(
+                config, parallel=parallel, **{k: v for k, v in change.items() if not hasattr(p, k)}
+            )
             refuse_layout(other)
         except ConfigError:
             continue

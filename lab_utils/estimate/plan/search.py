@@ -1,7 +1,8 @@
 """All layouts of a model on a cluster that may be worth running, and which of them may fit.
 
-Products of tp, pp, virtual stages, ZeRO, micro-batch and recomputation; what cannot be better is left out: tensor parallelism
-stays inside a node and comes with sequence parallelism (as fast, less memory), and GPipe never beats 1F1B.
+Products of tp, pp, virtual stages, ZeRO, micro-batch and recomputation; what cannot be better is
+left out: tensor parallelism stays inside a node and comes with sequence parallelism (as fast, less
+memory), and GPipe never beats 1F1B.
 """
 
 from __future__ import annotations
@@ -36,12 +37,26 @@ class Search:
         return (self.pins[name],) if name in self.pins else usual
 
     def grids(self) -> Iterator[tuple[int, int, int]]:
-        """(tp, pp, dp) that use every GPU, give every rank whole heads and share the batch out equally."""
+        """(tp, pp, dp) that use every GPU, give every rank whole heads and share the batch out
+        equally."""
         node = self.cluster.ranks_per_node
-        for tp in self.choices("tp", [d for d in divisors(self.gpus) if d <= node and self.model.kv_heads % d == 0 and self.model.ffn % d == 0]):
-            for pp in self.choices("pp", [d for d in divisors(self.gpus // tp) if d <= self.model.layers]):
+        for tp in self.choices(
+            "tp",
+            [
+                d
+                for d in divisors(self.gpus)
+                if d <= node and self.model.kv_heads % d == 0 and self.model.ffn % d == 0
+            ],
+        ):
+            for pp in self.choices(
+                "pp", [d for d in divisors(self.gpus // tp) if d <= self.model.layers]
+            ):
                 dp = self.gpus // (tp * pp)
-                if tp * pp * dp == self.gpus and self.global_batch % dp == 0 and self.pins.get("dp", dp) == dp:
+                if (
+                    tp * pp * dp == self.gpus
+                    and self.global_batch % dp == 0
+                    and self.pins.get("dp", dp) == dp
+                ):
                     yield tp, pp, dp
 
     def configs(self) -> Iterator[list[TrainConfig]]:
@@ -53,7 +68,10 @@ class Search:
                     continue
                 for schedule, v in self._schedules(pp, share // micro):
                     for zero in self.choices("zero", (0, 1, 2, 3) if dp > 1 else (0,)):
-                        group = [self._config(tp, pp, dp, micro, schedule, v, zero, policy) for policy in self.choices("recompute", RECOMPUTE)]
+                        group = [
+                            self._config(tp, pp, dp, micro, schedule, v, zero, policy)
+                            for policy in self.choices("recompute", RECOMPUTE)
+                        ]
                         yield [config for config in group if config is not None]
 
     def _schedules(self, pp: int, m: int) -> Iterator[tuple[str, int]]:
@@ -63,13 +81,37 @@ class Search:
                 yield schedule, 1
             elif m % pp == 0:
                 most = self.model.layers // pp
-                yield from ((schedule, v) for v in self.choices("virtual_stages", [v for v in (2, 3, 4, 5, 6, 7, 8, 12) if v <= most]) if 1 < v <= most)
+                yield from (
+                    (schedule, v)
+                    for v in self.choices(
+                        "virtual_stages", [v for v in (2, 3, 4, 5, 6, 7, 8, 12) if v <= most]
+                    )
+                    if 1 < v <= most
+                )
 
-    def _config(self, tp: int, pp: int, dp: int, micro: int, schedule: str, v: int, zero: int, policy: str) -> TrainConfig | None:
+    def _config(
+        self, tp: int, pp: int, dp: int, micro: int, schedule: str, v: int, zero: int, policy: str
+    ) -> TrainConfig | None:
         scattered = self.pins.get("sequence_parallel", tp > 1 and self.model.seq % tp == 0)
-        parallel = ParallelConfig(tp=tp, pp=pp, dp=dp, zero=zero, schedule=schedule, virtual_stages=v, sequence_parallel=scattered, bucket_mib=64.0)
-        config = TrainConfig(model=self.model, parallel=parallel, global_batch=self.global_batch, micro_batch=micro, precision=self.precision,
-                             optimizer=self.optimizer, recompute=policy)  # fmt: skip
+        parallel = ParallelConfig(
+            tp=tp,
+            pp=pp,
+            dp=dp,
+            zero=zero,
+            schedule=schedule,
+            virtual_stages=v,
+            sequence_parallel=scattered,
+            bucket_mib=64.0,
+        )
+        config = TrainConfig(
+            model=self.model,
+            parallel=parallel,
+            global_batch=self.global_batch,
+            micro_batch=micro,
+            precision=self.precision,
+            optimizer=self.optimizer,
+            recompute=policy,
+        )
         try:
             refuse_layout(config)
         except ConfigError:
@@ -79,16 +121,25 @@ class Search:
     def candidates(self, room: float) -> Iterator[tuple[int, TrainConfig]]:
         """(group, configuration) of all that a quick look does not rule out."""
         for group, configs in enumerate(self.configs()):
-            yield from ((group, config) for config in configs if least_bytes(config, self.framework) <= room)
+            yield from (
+                (group, config)
+                for config in configs
+                if least_bytes(config, self.framework, self.cluster.kernels) <= room
+            )
 
     def smallest(self, room: float = float("inf")) -> tuple[TrainConfig, int] | None:
-        """The layout that needs least memory, with its bytes; with a `room`, the first found that fits into it."""
-        least = [(least_bytes(config, self.framework), config) for configs in self.configs() for config in configs]
+        """The layout that needs least memory, with its bytes; with a `room`, the first found that
+        fits into it."""
+        least = [
+            (least_bytes(config, self.framework, self.cluster.kernels), config)
+            for configs in self.configs()
+            for config in configs
+        ]
         best: tuple[TrainConfig, int] | None = None
         for bound, config in sorted(least, key=lambda one: one[0]):
             if bound > (room if best is None else min(room, best[1])):
                 break
-            held = needed_bytes(config, self.framework)
+            held = needed_bytes(config, self.framework, self.cluster.kernels)
             if best is None or held < best[1]:
                 best = config, held
             if held <= room < float("inf"):

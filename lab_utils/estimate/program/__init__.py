@@ -1,1 +1,2 @@
-"""The model's forward and backward pass over values without numbers: what every kernel allocates, saves, computes, moves and sends."""
+"""The model's forward and backward pass over values without numbers: what every kernel allocates,
+saves, computes, moves and sends."""

@@ -1,4 +1,5 @@
-"""The machine whose sizes have names: every peak it reports is a list of formulas, of which the shape decides which is the highest."""
+"""The machine whose sizes have names: every peak it reports is a list of formulas, of which the
+shape decides which is the highest."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from .size import Size, coefficients, never_less
 
 
 class Highest:
-    """Levels, each with what it is made of, in the order in which they were reached; none is beaten by another for all shapes."""
+    """Levels, each with what it is made of, in the order in which they were reached; none is beaten
+    by another for all shapes."""
 
     __slots__ = ("rows", "_sums")
 
@@ -21,15 +23,27 @@ class Highest:
 
     def note(self, level: Size | int, terms: Mapping[str, Size | int]) -> None:
         """This level was reached."""
-        total = coefficients(level)         # nowhere less means no smaller sum of coefficients, which is quickly looked up
-        if any(known_sum >= total and never_less(known, level) for known_sum, (known, _) in zip(self._sums, self.rows, strict=True)):
+        # nowhere less means no smaller sum of coefficients, which is quickly looked up
+        total = coefficients(level)
+        if any(
+            known_sum >= total and never_less(known, level)
+            for known_sum, (known, _) in zip(self._sums, self.rows, strict=True)
+        ):
             return
-        left = [i for i, row in enumerate(self.rows) if self._sums[i] > total or not never_less(level, row[0])]
-        self.rows, self._sums = [*(self.rows[i] for i in left), (level, dict(terms))], [*(self._sums[i] for i in left), total]
+        left = [
+            i
+            for i, row in enumerate(self.rows)
+            if self._sums[i] > total or not never_less(level, row[0])
+        ]
+        self.rows, self._sums = (
+            [*(self.rows[i] for i in left), (level, dict(terms))],
+            [*(self._sums[i] for i in left), total],
+        )
 
 
 class Formulas(Torch):
-    """torch over named sizes. A level counts when it falls again: what came before on the way up was lower whatever the shape."""
+    """torch over named sizes. A level counts when it falls again: what came before on the way up
+    was lower whatever the shape."""
 
     def __init__(self, convention: Convention) -> None:
         self._rising = self._saving = False

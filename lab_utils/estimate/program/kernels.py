@@ -1,7 +1,8 @@
-"""The kernels that the model's forward pass calls, as torch 2.13 runs them eagerly: what each allocates, saves and moves.
+"""The kernels that the model's forward pass calls, as torch 2.13 runs them eagerly: what each
+allocates, saves and moves.
 
-Sizes are in elements, widths in bytes. Every kernel reads its inputs from memory and writes its result there; a view costs
-nothing. FLOPs are counted for matrix products and attention alone.
+Sizes are in elements, widths in bytes. Every kernel reads its inputs from memory and writes its
+result there; a view costs nothing. FLOPs are counted for matrix products and attention alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from .conventions import CPU, Convention
 from .live import Storage, Value
 from .tape import Leaf, Machine
 
-INDEX = 8       # bytes of an int64 token, target or position
+INDEX = 8  # bytes of an int64 token, target or position
 
 
 class Kernels(Machine):
@@ -26,7 +27,8 @@ class Kernels(Machine):
 
     @contextmanager
     def casting(self, width: int, caching: bool = True) -> Iterator[None]:
-        """As torch.autocast: weights are cast once; the copies go when the outermost context ends. Width 0: nothing is cast."""
+        """As torch.autocast: weights are cast once; the copies go when the outermost context ends.
+        Width 0: nothing is cast."""
         before = self.autocast, self.caching
         self.autocast, self.caching = width, caching
         try:
@@ -36,13 +38,15 @@ class Kernels(Machine):
             if not self.autocast:
                 self.casts.clear()
 
-    # -- copies ----------------------------------------------------------------------------------------------------
+    # -- copies ------------------------------------------------------------------------------------
 
     def cast(self, x: Value, width: int, weight: bool = False) -> Value:
         """x in another width; x itself if it has it."""
         if x.width == width:
             return x
-        y = Value(Storage(self, x.numel * width, weight_copy=weight), x.numel, width, layout=x.layout)
+        y = Value(
+            Storage(self, x.numel * width, weight_copy=weight), x.numel, width, layout=x.layout
+        )
         self.kernel(x.nbytes, y.nbytes)
         before = x.width
         self.record(y, (x,), (), lambda saved, g: (self._cast_back(g[0], before),))
@@ -77,38 +81,51 @@ class Kernels(Machine):
     def _copied(self, gradient: Value) -> Value:
         return self.new(gradient.numel, gradient.width, gradient.nbytes)
 
-    # -- matrix products -------------------------------------------------------------------------------------------
+    # -- matrix products ---------------------------------------------------------------------------
 
     def linear(self, x: Value, weight: Value, bias: Value | None, out: int, inner: int) -> Value:
         """(…, inner) → (…, out)."""
         bias, weight, x = (self._for_product(v) for v in (bias, weight, x))
         rows, flops = x.numel // inner, 2 * (x.numel // inner) * out * inner
-        y = self.new(rows * out, x.width, x.nbytes + weight.nbytes + (bias.nbytes if bias is not None else 0), flops)
+        y = self.new(
+            rows * out,
+            x.width,
+            x.nbytes + weight.nbytes + (bias.nbytes if bias is not None else 0),
+            flops,
+        )
         has_bias = bias is not None
         weight_needed = weight.node is not None
 
         def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value | None, ...]:
             g = gradients[0]
-            if g.layout:       # k's gradient lies transposed where the head size runs fastest
+            if g.layout:  # k's gradient lies transposed where the head size runs fastest
                 g = self._copied(g)
             of_x = self.new(rows * inner, g.width, g.nbytes + out * inner * g.width, flops)
-            of_weight = self.new(out * inner, g.width, g.nbytes + rows * inner * g.width, flops) if weight_needed else None
+            of_weight = (
+                self.new(out * inner, g.width, g.nbytes + rows * inner * g.width, flops)
+                if weight_needed
+                else None
+            )
             return of_x, of_weight, self.new(out, g.width, g.nbytes) if has_bias else None
 
         self.record(y, (x, weight, bias), [x, weight] if weight_needed else [weight], backward)
         return y
 
-    # -- everything else -------------------------------------------------------------------------------------------
+    # -- everything else ---------------------------------------------------------------------------
 
     def add(self, x: Value, y: Value, subtract: bool = False) -> Value:
-        """x ± y in the wider of their widths; the gradient passes as it is, cast where it must be."""
+        """x ± y in the wider of their widths; the gradient passes as it is, cast where it must
+        be."""
         z = self.new(x.numel, max(x.width, y.width), x.nbytes + y.nbytes)
         widths = x.width, y.width
 
         def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value, Value]:
             g = gradients[0]
             other = self._small(g) if subtract else g
-            return tuple(v if v.width == width else self._cast_back(v, width) for v, width in zip((g, other), widths, strict=True))
+            return tuple(
+                v if v.width == width else self._cast_back(v, width)
+                for v, width in zip((g, other), widths, strict=True)
+            )
 
         self.record(z, (x, y), (), backward)
         return z
@@ -130,7 +147,10 @@ class Kernels(Machine):
 
         def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value, Value]:
             g = gradients[0]
-            of_x, of_y = (self.new(g.numel, g.width, g.nbytes + other.nbytes) for other in (saved[1], saved[0]))
+            of_x, of_y = (
+                self.new(g.numel, g.width, g.nbytes + other.nbytes)
+                for other in (saved[1], saved[0])
+            )
             return of_x, of_y
 
         self.record(z, (x, y), (x, y), backward)
@@ -139,97 +159,29 @@ class Kernels(Machine):
     def activation(self, x: Value) -> Value:
         """gelu or silu: saves its input."""
         y = self.new(x.numel, x.width, x.nbytes)
-        self.record(y, (x,), (x,), lambda saved, g: (self.new(g[0].numel, g[0].width, g[0].nbytes + saved[0].nbytes),))
-        return y
-
-    def layer_norm(self, x: Value, weight: Value, bias: Value | None) -> Value:
-        """Saves its input and two statistics a token."""
-        h = weight.numel
-        rows = x.numel // h
-        y = self.new(x.numel, x.width, x.nbytes + weight.nbytes)
-        statistics = self.convention.norm_statistics_width(x.width)
-        mean, spread = self.new(rows, statistics), self.new(rows, statistics)
-        biased = bias is not None
-
-        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value | None, ...]:
-            g = gradients[0]
-            of_x = self.new(rows * h, g.width, g.nbytes + saved[0].nbytes)
-            return of_x, self.new(h, saved[3].width), self.new(h, saved[3].width) if biased else None
-
-        self.record(y, (x, weight, bias), (x, mean, spread, weight), backward)
+        self.record(
+            y,
+            (x,),
+            (x,),
+            lambda saved, g: (self.new(g[0].numel, g[0].width, g[0].nbytes + saved[0].nbytes),),
+        )
         return y
 
     def embedding(self, weight: Value, indices: Value, count: int, width: int) -> Value:
         """`count` rows of `width` elements; the gradient is as large as the table."""
         y = self.new(count * width, weight.width, count * width * weight.width + indices.nbytes)
         numel = weight.numel
-        self.record(y, (weight,), (indices,), lambda saved, g: (self.new(numel, g[0].width, g[0].nbytes + saved[0].nbytes),))
-        return y
-
-    def rms_norm(self, x: Value, weight: Value) -> Value:
-        """Written out: pow, mean, rsqrt and two products, in fp32 whatever the width of x."""
-        wide, h = self.cast(x, 4), weight.numel
-        rows = x.numel // h
-        square = self._power(wide)
-        spread = self._rsqrt(self._mean(square, rows))
-        del square
-        scaled = self._scale_rows(wide, spread)
-        scaled = self._scale_columns(scaled, weight, rows)
-        return self.cast(scaled, x.width)
-
-    def _power(self, x: Value) -> Value:
-        y = self.new(x.numel, x.width, x.nbytes)
-
-        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value]:
-            power = self._small(saved[0])
-            doubled = self._small(power)
-            return (self.new(power.numel, power.width, gradients[0].nbytes + doubled.nbytes),)
-
-        self.record(y, (x,), (x,), backward)
-        return y
-
-    def _mean(self, x: Value, rows: int) -> Value:
-        y, numel = self.new(rows, x.width, x.nbytes), x.numel
-        self.record(y, (x,), (), lambda saved, g: (self.new(numel, g[0].width, g[0].nbytes),))
-        return y
-
-    def _rsqrt(self, x: Value) -> Value:
-        y = self._small(x)
-
-        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value]:
-            cube, halved = self._small(saved[0]), self._small(gradients[0])
-            return (self.new(cube.numel, cube.width, cube.nbytes + halved.nbytes),)
-
-        self.record(y, (x,), (y,), backward)
-        return y
-
-    def _scale_rows(self, x: Value, factors: Value) -> Value:
-        y, rows = self.new(x.numel, x.width, x.nbytes + factors.nbytes), factors.numel
-
-        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value, Value]:
-            g = gradients[0]
-            products = self.new(g.numel, g.width, g.nbytes + saved[0].nbytes)
-            of_x = self.new(g.numel, g.width, g.nbytes + saved[1].nbytes)
-            return of_x, self.new(rows, g.width, products.nbytes)
-
-        self.record(y, (x, factors), (x, factors), backward)
-        return y
-
-    def _scale_columns(self, x: Value, weight: Value, rows: int) -> Value:
-        y = self.new(x.numel, x.width, x.nbytes + weight.nbytes)
-
-        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value, Value]:
-            g, scale = gradients[0], saved[1]
-            products = self.new(g.numel, g.width, g.nbytes + saved[0].nbytes)
-            of_x = self.new(g.numel, g.width, g.nbytes + scale.nbytes)
-            of_weight = self.new(scale.numel, g.width, products.nbytes)
-            return of_x, self.cast(of_weight, scale.width)
-
-        self.record(y, (x, weight), (x, weight), backward)
+        self.record(
+            y,
+            (weight,),
+            (indices,),
+            lambda saved, g: (self.new(numel, g[0].width, g[0].nbytes + saved[0].nbytes),),
+        )
         return y
 
     def cross_entropy(self, logits: Value, targets: Value) -> Value:
-        """The loss summed over the targets: log-softmax in fp32, kept whole, and the target's entry of it."""
+        """The loss summed over the targets: log-softmax in fp32, kept whole, and the target's entry
+        of it."""
         wide = self.cast(logits, 4)
         logs = self._log_softmax(wide)
         loss, count = self.new(1, 4, logs.nbytes + targets.nbytes), self.new(1, 4)
@@ -242,7 +194,12 @@ class Kernels(Machine):
 
     def _log_softmax(self, x: Value) -> Value:
         y = self._small(x)
-        self.record(y, (x,), (y,), lambda saved, g: (self.new(g[0].numel, g[0].width, g[0].nbytes + saved[0].nbytes),))
+        self.record(
+            y,
+            (x,),
+            (y,),
+            lambda saved, g: (self.new(g[0].numel, g[0].width, g[0].nbytes + saved[0].nbytes),),
+        )
         return y
 
     def scale(self, x: Value) -> Value:

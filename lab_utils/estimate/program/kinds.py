@@ -1,7 +1,9 @@
-"""What a run of the program depends on besides numbers, and the numbers: two shapes of one kind run alike, kernel by kernel.
+"""What a run of the program depends on besides numbers, and the numbers: two shapes of one kind run
+alike, kernel by kernel.
 
-Which dims are cut, which parameters there are and which unit they belong to is asked of layout/ for one configuration of the
-kind, the witness, whose numbers are all different. The sizes that a run is given take their places: names, or other numbers.
+Which dims are cut, which parameters there are and which unit they belong to is asked of layout/ for
+one configuration of the kind, the witness, whose numbers are all different. The sizes that a run is
+given take their places: names, or other numbers.
 """
 
 from __future__ import annotations
@@ -19,16 +21,31 @@ from .rank_shape import held_placements, held_units
 from .size import Size
 
 _Config = TypeVar("_Config", ModelConfig, ParallelConfig, TrainConfig)
-Sizes = Mapping[str, Size | int]       # by name
-_ALIKE = ("norm", "activation", "positions", "attention", "bias", "tied")       # of a model, what is no number
-# b sequences of s tokens (z on each rank of a scattered sequence), h wide; on a rank k key/value heads of r query heads, d (2·e) wide
-# each, f in the MLP and v words; t and D ranks along tp and dp
-_WITNESS = {"b": 2, "s": 101, "z": 101, "h": 10007, "k": 3, "r": 5, "d": 14, "f": 10009, "v": 10037, "t": 2, "D": 2}
-_MAY_BE_ONE = ("b", "s", "k", "r", "d", "t", "D")       # the sizes of which a 1 makes a difference to what is copied or sent
+Sizes = Mapping[str, Size | int]  # by name
+# of a model, what is no number
+_ALIKE = ("norm", "activation", "positions", "attention", "bias", "tied")
+# b sequences of s tokens (z on each rank of a scattered sequence), h wide; on a rank k key/value
+# heads of r query heads, d (2·e) wide each, f in the MLP and v words; t and D ranks along tp and dp
+_WITNESS = {
+    "b": 2,
+    "s": 101,
+    "z": 101,
+    "h": 10007,
+    "k": 3,
+    "r": 5,
+    "d": 14,
+    "f": 10009,
+    "v": 10037,
+    "t": 2,
+    "D": 2,
+}
+# the sizes of which a 1 makes a difference to what is copied or sent
+_MAY_BE_ONE = ("b", "s", "k", "r", "d", "t", "D")
 
 
 class Kind(NamedTuple):
-    """`ones`: which sizes are 1. `recomputed`: blocks run again in full; `selective`: only their attention is."""
+    """`ones`: which sizes are 1. `recomputed`: blocks run again in full; `selective`: only their
+    attention is."""
 
     model: tuple[Any, ...]
     precision: str
@@ -41,21 +58,52 @@ class Kind(NamedTuple):
     ones: frozenset[str]
 
 
-def numbers_of(model: ModelConfig, micro_batch: int, tp: int = 1, tp_rank: int = 0, dp: int = 1) -> dict[str, int]:
+def numbers_of(
+    model: ModelConfig, micro_batch: int, tp: int = 1, tp_rank: int = 0, dp: int = 1
+) -> dict[str, int]:
     """The named sizes of a model, as they are on a tensor-parallel rank."""
     return {
-        "b": micro_batch, "s": model.seq, "z": model.seq // tp, "h": model.hidden, "k": heads_of_rank(model, tp, tp_rank)[1],
-        "r": model.heads // model.kv_heads, "d": model.head_dim, "e": model.head_dim // 2, "f": part_of(model.ffn, tp, tp_rank)[1],
-        "v": part_of(model.vocab, tp, tp_rank)[1], "t": tp, "D": dp,
-    }  # fmt: skip
+        "b": micro_batch,
+        "s": model.seq,
+        "z": model.seq // tp,
+        "h": model.hidden,
+        "k": heads_of_rank(model, tp, tp_rank)[1],
+        "r": model.heads // model.kv_heads,
+        "d": model.head_dim,
+        "e": model.head_dim // 2,
+        "f": part_of(model.ffn, tp, tp_rank)[1],
+        "v": part_of(model.vocab, tp, tp_rank)[1],
+        "t": tp,
+        "D": dp,
+    }
 
 
-def kind_of(model: ModelConfig, precision: str, numbers: Mapping[str, int], *, sequence_parallel: bool, layers: int, recomputed: tuple[int, ...],
-            selective: bool, zero: int = 0, micro_batches: int = 1) -> Kind:  # fmt: skip
+def kind_of(
+    model: ModelConfig,
+    precision: str,
+    numbers: Mapping[str, int],
+    *,
+    sequence_parallel: bool,
+    layers: int,
+    recomputed: tuple[int, ...],
+    selective: bool,
+    zero: int = 0,
+    micro_batches: int = 1,
+) -> Kind:
     """The kind of a run of `layers` blocks of `model` with these `numbers`."""
     ones = frozenset(name for name in _MAY_BE_ONE if numbers[name] == 1)
     alike = tuple(getattr(model, name) for name in _ALIKE)
-    return Kind(alike, precision, selective, recomputed, layers, sequence_parallel and "t" not in ones, zero, micro_batches, ones)
+    return Kind(
+        alike,
+        precision,
+        selective,
+        recomputed,
+        layers,
+        sequence_parallel and "t" not in ones,
+        zero,
+        micro_batches,
+        ones,
+    )
 
 
 @lru_cache(maxsize=512)
@@ -63,22 +111,41 @@ def witness(kind: Kind) -> TrainConfig:
     """A configuration of this kind, with numbers."""
     n = {name: 1 if name in kind.ones else number for name, number in _WITNESS.items()}
     seq = n["t"] * n["z"] if kind.sequence_parallel else n["s"]
-    model = ModelConfig(layers=kind.layers, hidden=n["h"], heads=n["r"] * n["k"] * n["t"], kv_heads=n["k"] * n["t"], head_dim=n["d"], ffn=n["f"] * n["t"],
-                        vocab=n["v"] * n["t"], seq=seq, **dict(zip(_ALIKE, kind.model, strict=True)))
-    parallel = ParallelConfig(tp=n["t"], dp=n["D"], zero=kind.zero, sequence_parallel=kind.sequence_parallel)
+    model = ModelConfig(
+        layers=kind.layers,
+        hidden=n["h"],
+        heads=n["r"] * n["k"] * n["t"],
+        kv_heads=n["k"] * n["t"],
+        head_dim=n["d"],
+        ffn=n["f"] * n["t"],
+        vocab=n["v"] * n["t"],
+        seq=seq,
+        **dict(zip(_ALIKE, kind.model, strict=True)),
+    )
+    parallel = ParallelConfig(
+        tp=n["t"], dp=n["D"], zero=kind.zero, sequence_parallel=kind.sequence_parallel
+    )
     recompute = ",".join(map(str, kind.recomputed)) or ("selective" if kind.selective else "none")
-    return TrainConfig(model=model, parallel=parallel, micro_batch=n["b"], global_batch=n["b"] * n["D"] * kind.micro_batches, precision=kind.precision,
-                       recompute=recompute)
+    return TrainConfig(
+        model=model,
+        parallel=parallel,
+        micro_batch=n["b"],
+        global_batch=n["b"] * n["D"] * kind.micro_batches,
+        precision=kind.precision,
+        recompute=recompute,
+    )
 
 
 @lru_cache(maxsize=512)
 def names_of(kind: Kind) -> Mapping[str, Size | int]:
     """Every size of a kind by its name."""
-    names: dict[str, Size | int] = {name: 1 if name in kind.ones else Size.named(name) for name in _WITNESS}
+    names: dict[str, Size | int] = {
+        name: 1 if name in kind.ones else Size.named(name) for name in _WITNESS
+    }
     if kind.sequence_parallel:
         names["s"] = names["t"] * names["z"]
     if kind.model[_ALIKE.index("positions")] == "rope":
-        names["d"] = 2 * Size.named("e")        # turned in pairs
+        names["d"] = 2 * Size.named("e")  # turned in pairs
     return names
 
 
@@ -87,7 +154,13 @@ def filled_in(kind: Kind, sizes: Sizes) -> TrainConfig:
     n, config = sizes, witness(kind)
     model = _put(config.model, hidden=n["h"], seq=n["s"], head_dim=n["d"])
     batch = n["b"] * n["D"] * kind.micro_batches
-    return _put(config, model=model, parallel=_put(config.parallel, tp=n["t"], dp=n["D"]), micro_batch=n["b"], global_batch=batch)
+    return _put(
+        config,
+        model=model,
+        parallel=_put(config.parallel, tp=n["t"], dp=n["D"]),
+        micro_batch=n["b"],
+        global_batch=batch,
+    )
 
 
 def _put(config: _Config, **sizes: Any) -> _Config:
@@ -103,18 +176,29 @@ def shapes_of(kind: Kind, parts: Iterable[str], sizes: Sizes) -> dict[str, tuple
     n, config = sizes, witness(kind)
     attention = {"a·d": n["r"] * n["k"] * n["d"], "k·d": n["k"] * n["d"]}
     local = numbers_of(config.model, config.micro_batch, config.parallel.tp)
-    known = {local["r"] * local["k"] * local["d"]: attention["a·d"], local["k"] * local["d"]: attention["k·d"], config.model.seq: n["s"]}
+    known = {
+        local["r"] * local["k"] * local["d"]: attention["a·d"],
+        local["k"] * local["d"]: attention["k·d"],
+        config.model.seq: n["s"],
+    }
     known |= {local[name]: n[name] for name in ("h", "f", "v")}
-    return {name: tuple(known[size] for size in place.local_shape) for name, place in held_placements(config, parts, 0).items()}
+    return {
+        name: tuple(known[size] for size in place.local_shape)
+        for name, place in held_placements(config, parts, 0).items()
+    }
 
 
 def units_of(kind: Kind, parts: Iterable[str], sizes: Sizes) -> list[Unit]:
     """ZeRO's units of these parts; a shard of each is a size of its own."""
+
     def shard(unit: Unit) -> Size | int:
         name = shard_name(unit)
         return sizes[name] if name in sizes else Size.named(name)
 
-    return [unit._replace(numel=sizes["D"] * shard(unit)) for unit in held_units(witness(kind), parts, 0)]
+    return [
+        unit._replace(numel=sizes["D"] * shard(unit))
+        for unit in held_units(witness(kind), parts, 0)
+    ]
 
 
 def shard_name(unit: Unit) -> str:

@@ -1,4 +1,5 @@
-"""A block and the model's two ends run once for a kind, kernel by kernel: what every op costs, as formulas of the sizes."""
+"""A block and the model's two ends run once for a kind, kernel by kernel: what every op costs, as
+formulas of the sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _PRODUCTS = ("query", "key", "value", "output", "gate", "up", "down", "head")
 
 
 class Visit(NamedTuple):
-    """An op while it runs: alive when it is over, and at its highest moments, beyond what was alive before; and what it saved."""
+    """An op while it runs: alive when it is over, and at its highest moments, beyond what was alive
+    before; and what it saved."""
 
     phase: str
     highest: tuple[Size | int, ...]
@@ -34,7 +36,8 @@ class Visit(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One op. `work`: (FLOPs, HBM bytes) by phase; `product`: (m, k, n) of a matrix product; `parameters`: those it has itself."""
+    """One op. `work`: (FLOPs, HBM bytes) by phase; `product`: (m, k, n) of a matrix product;
+    `parameters`: those it has itself."""
 
     name: str
     part: str
@@ -89,20 +92,53 @@ class _Visits:
         torch, (scope, phase) = self.torch, self.now
         torch.settle()
         levels = tuple(level for level, _ in torch.highest.rows)
-        visit = Visit(phase, levels, torch.live, torch.saved - self.saved, torch.copies - self.copies)
+        visit = Visit(
+            phase, levels, torch.live, torch.saved - self.saved, torch.copies - self.copies
+        )
         self.of.setdefault(scope, []).append(visit)
         self._begin(scope)
 
 
-def _entry(scope: str, torch: Formulas, program: Program, tokens: Size | int, visits: _Visits) -> Entry:
+def _entry(
+    scope: str, torch: Formulas, program: Program, tokens: Size | int, visits: _Visits
+) -> Entry:
     last, tied = scope.split(".")[-1], program.model.tied
-    kind = "matmul" if last in _PRODUCTS else "attention" if last == "core" else "lookup" if last.endswith("_embedding") else "elementwise"
-    part = "embed" if last.endswith("_embedding") else "blocks.0" if scope.startswith("blocks.") else "predict"
-    work = {phase: tuple(torch.rows.get((scope, phase), (0, 0))) for phase in ("forward", "backward", "recompute")}
-    names = tuple(name for name in (f"{scope}.weight", f"{scope}.bias") if name in program.leaves and not (tied and last == "token_embedding"))
+    kind = (
+        "matmul"
+        if last in _PRODUCTS
+        else (
+            "attention"
+            if last == "core"
+            else "lookup"
+            if last.endswith("_embedding")
+            else "elementwise"
+        )
+    )
+    part = (
+        "embed"
+        if last.endswith("_embedding")
+        else "blocks.0"
+        if scope.startswith("blocks.")
+        else "predict"
+    )
+    work = {
+        phase: tuple(torch.rows.get((scope, phase), (0, 0)))
+        for phase in ("forward", "backward", "recompute")
+    }
+    names = tuple(
+        name
+        for name in (f"{scope}.weight", f"{scope}.bias")
+        if name in program.leaves and not (tied and last == "token_embedding")
+    )
     product = None
     if kind == "matmul":
-        out, inner = program.leaves["token_embedding.weight" if last == "head" and tied else f"{scope}.weight"].shape
+        out, inner = program.leaves[
+            "token_embedding.weight" if last == "head" and tied else f"{scope}.weight"
+        ].shape
         product = tokens, inner, out
-    messages = tuple(m for at, m in program.messages if at == scope) if isinstance(program, Regions) else ()
+    messages = (
+        tuple(m for at, m in program.messages if at == scope)
+        if isinstance(program, Regions)
+        else ()
+    )
     return Entry(scope, part, kind, work, tuple(visits.of.get(scope, ())), product, messages, names)

@@ -1,4 +1,5 @@
-"""What is alive: storages that count themselves for as long as Python refers to them, as torch's do, and the tensors in them."""
+"""What is alive: storages that count themselves for as long as Python refers to them, as torch's
+do, and the tensors in them."""
 
 from __future__ import annotations
 
@@ -8,15 +9,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .tape import Leaf, Node
 
-HELD = ("parameters", "gradients", "optimizer", "gathered", "buckets")      # what saved tensors are not counted under
+# what saved tensors are not counted under
+HELD = ("parameters", "gradients", "optimizer", "gathered", "buckets")
 TERMS = (*HELD, "activations", "weight_copies", "temporary")
 
 
 class Memory:
     """Live bytes by term, and saved bytes.
 
-    `peak`, `at_peak`: most live bytes, and of what. `saved_peak`: most bytes saved for backward at one moment, weight copies
-    apart (`copies_peak`). `temporary_peak`: most bytes that are nothing else.
+    `peak`, `at_peak`: most live bytes, and of what. `saved_peak`: most bytes saved for backward at
+    one moment, weight copies apart (`copies_peak`). `temporary_peak`: most bytes that are nothing
+    else.
     """
 
     def __init__(self) -> None:
@@ -26,7 +29,11 @@ class Memory:
 
     def begin_peaks(self) -> None:
         """The highest from now on."""
-        self.peak, self.at_peak, self.temporary_peak = self.live, dict(self.terms), self.terms["temporary"]
+        self.peak, self.at_peak, self.temporary_peak = (
+            self.live,
+            dict(self.terms),
+            self.terms["temporary"],
+        )
         self.saved_peak, self.copies_peak = self.saved, self.copies
 
     def _grown(self) -> None:
@@ -96,12 +103,21 @@ class Memory:
 
 
 class Storage:
-    """`nbytes` of memory from now until nobody refers to it. `holders`: how often it is saved for backward."""
+    """`nbytes` of memory from now until nobody refers to it. `holders`: how often it is saved for
+    backward."""
 
     __slots__ = ("memory", "nbytes", "term", "holders", "weight_copy")
 
-    def __init__(self, memory: Memory, nbytes: int, term: str = "temporary", weight_copy: bool = False) -> None:
-        self.memory, self.nbytes, self.term, self.holders, self.weight_copy = memory, nbytes, term, 0, weight_copy
+    def __init__(
+        self, memory: Memory, nbytes: int, term: str = "temporary", weight_copy: bool = False
+    ) -> None:
+        self.memory, self.nbytes, self.term, self.holders, self.weight_copy = (
+            memory,
+            nbytes,
+            term,
+            0,
+            weight_copy,
+        )
         memory.grow(term, nbytes)
 
     def __del__(self) -> None:
@@ -120,15 +136,24 @@ class Storage:
 
 
 class Value:
-    """A tensor: `numel` elements of `width` bytes in a storage. `node`, `slot`: where its gradient goes, None: nowhere.
+    """A tensor: `numel` elements of `width` bytes in a storage. `node`, `slot`: where its gradient
+    goes, None: nowhere.
 
-    `nbytes`: what a kernel reads or writes for it. `layout` says how a (b, a, s, d) tensor lies in memory where that decides
-    whether a reshape copies: "" as written, "bsad" or "bads".
+    `nbytes`: what a kernel reads or writes for it. `layout` says how a (b, a, s, d) tensor lies in
+    memory where that decides whether a reshape copies: "" as written, "bsad" or "bads".
     """
 
     __slots__ = ("storage", "numel", "width", "nbytes", "node", "slot", "layout")
 
-    def __init__(self, storage: Storage, numel: int, width: int, node: Node | Leaf | None = None, slot: int = 0, layout: str = "") -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        numel: int,
+        width: int,
+        node: Node | Leaf | None = None,
+        slot: int = 0,
+        layout: str = "",
+    ) -> None:
         self.storage, self.numel, self.width, self.nbytes = storage, numel, width, numel * width
         self.node, self.slot, self.layout = node, slot, layout
 

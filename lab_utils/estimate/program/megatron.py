@@ -1,9 +1,11 @@
-"""Activation memory as Korthikanti et al. 2022 ("Reducing Activation Recomputation in Large Transformer Models") count it.
+"""Activation memory as Korthikanti et al. 2022 ("Reducing Activation Recomputation in Large
+Transformer Models") count it.
 
-Their closed forms, sbh(10 + 24/t + 5as/(ht)) bytes a layer and 34·sbh/t with sequence parallelism and selective recomputation,
-are not written down here: the same program runs as for our own engine, with what Megatron-LM does otherwise. Numbers are fp16;
-after attention weights, attention and MLP comes a dropout, whose mask takes one byte an element; scale, mask and softmax are one
-kernel, which saves its result alone; and statistics of norms, embeddings and logits are left out.
+Their closed forms, sbh(10 + 24/t + 5as/(ht)) bytes a layer and 34·sbh/t with sequence parallelism
+and selective recomputation, are not written down here: the same program runs as for our own engine,
+with what Megatron-LM does otherwise. Numbers are fp16; after attention weights, attention and MLP
+comes a dropout, whose mask takes one byte an element; scale, mask and softmax are one kernel, which
+saves its result alone; and statistics of norms, embeddings and logits are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from .live import Value
 from .rank_shape import held_placements, held_shapes
 from .tensor import ParallelProgram
 
-STATE_BYTES = 18        # a parameter's fp16 weight, fp32 gradient, fp32 master weight and two fp32 moments
+# a parameter's fp16 weight, fp32 gradient, fp32 master weight and two fp32 moments
+STATE_BYTES = 18
 
 
 class _Torch(Torch):
@@ -24,7 +27,12 @@ class _Torch(Torch):
     def dropout(self, x: Value) -> Value:
         """x with some of it zeroed; saves which."""
         y, mask = self.new(x.numel, x.width, x.nbytes), self.new(x.numel, 1)
-        self.record(y, (x,), (mask,), lambda saved, g: (self.new(g[0].numel, g[0].width, g[0].nbytes + saved[0].nbytes),))
+        self.record(
+            y,
+            (x,),
+            (mask,),
+            lambda saved, g: (self.new(g[0].numel, g[0].width, g[0].nbytes + saved[0].nbytes),),
+        )
         return y
 
     def scaled_masked_softmax(self, scores: Value) -> Value:
@@ -47,8 +55,16 @@ class MegatronProgram(ParallelProgram):
         return torch.mix(weights, v, heads)
 
 
-def layer_activations(model: ModelConfig, *, micro_batch: int, tp: int = 1, sequence_parallel: bool = False, recompute: str = "none") -> dict[str, int]:
-    """Bytes that one layer saves for one micro-batch on each of tp ranks, by op ("attention.core", "mlp.down" …).
+def layer_activations(
+    model: ModelConfig,
+    *,
+    micro_batch: int,
+    tp: int = 1,
+    sequence_parallel: bool = False,
+    recompute: str = "none",
+) -> dict[str, int]:
+    """Bytes that one layer saves for one micro-batch on each of tp ranks, by op ("attention.core",
+    "mlp.down" …).
 
     `recompute`: "none", "selective" or "full". Only the model's hidden, heads, ffn and seq matter.
     """
@@ -65,7 +81,12 @@ def layer_activations(model: ModelConfig, *, micro_batch: int, tp: int = 1, sequ
         at, before = scope.removeprefix("blocks.0."), torch.saved
 
     torch.watcher = entered
-    x = torch.embedding(next(iter(program.leaves.values())).value, torch.new(1, 1), micro_batch * model.seq // (tp if sequence_parallel else 1), model.hidden)
+    x = torch.embedding(
+        next(iter(program.leaves.values())).value,
+        torch.new(1, 1),
+        micro_batch * model.seq // (tp if sequence_parallel else 1),
+        model.hidden,
+    )
     before = torch.saved
     y = program.run_block(0, x)
     entered("end")
@@ -74,18 +95,38 @@ def layer_activations(model: ModelConfig, *, micro_batch: int, tp: int = 1, sequ
 
 
 def layer_matrices(model: ModelConfig, tp: int = 1) -> int:
-    """Elements of one layer's weight matrices on each of tp ranks; 12h²/t where the MLP is four times as wide."""
+    """Elements of one layer's weight matrices on each of tp ranks; 12h²/t where the MLP is four
+    times as wide."""
     config = _config(model, 1, tp, False, "none")
-    return sum(place.numel for name, place in held_placements(config, ["blocks.0"], 0).items() if len(place.shape) > 1)
+    return sum(
+        place.numel
+        for name, place in held_placements(config, ["blocks.0"], 0).items()
+        if len(place.shape) > 1
+    )
 
 
 def interleaving_factor(pp: int, virtual_stages: int) -> float:
-    """How much more the first rank holds in flight when its layers are interleaved: 1 + (p−1)/(p·v) (their section 4.2.3)."""
+    """How much more the first rank holds in flight when its layers are interleaved: 1 + (p−1)/(p·v)
+    (their section 4.2.3)."""
     return 1 + (pp - 1) / (pp * virtual_stages) if virtual_stages > 1 else 1.0
 
 
-def _config(model: ModelConfig, micro_batch: int, tp: int, sequence_parallel: bool, recompute: str) -> TrainConfig:
-    shape = ModelConfig(layers=1, hidden=model.hidden, heads=model.heads, ffn=model.ffn, seq=model.seq, vocab=max(model.vocab, tp), attention="explicit")
-    return TrainConfig(model=shape, parallel=ParallelConfig(tp=tp, sequence_parallel=sequence_parallel), global_batch=micro_batch, precision="bf16-pure",
-                       recompute=recompute)  # fmt: skip
-
+def _config(
+    model: ModelConfig, micro_batch: int, tp: int, sequence_parallel: bool, recompute: str
+) -> TrainConfig:
+    shape = ModelConfig(
+        layers=1,
+        hidden=model.hidden,
+        heads=model.heads,
+        ffn=model.ffn,
+        seq=model.seq,
+        vocab=max(model.vocab, tp),
+        attention="explicit",
+    )
+    return TrainConfig(
+        model=shape,
+        parallel=ParallelConfig(tp=tp, sequence_parallel=sequence_parallel),
+        global_batch=micro_batch,
+        precision="bf16-pure",
+        recompute=recompute,
+    )

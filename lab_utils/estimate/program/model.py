@@ -1,4 +1,5 @@
-"""The model's forward pass over values without numbers: model.py line by line, so that what lives here lives as long there."""
+"""The model's forward pass over values without numbers: model.py line by line, so that what lives
+here lives as long there."""
 
 from __future__ import annotations
 
@@ -13,18 +14,26 @@ from .tape import Leaf
 
 
 class Program:
-    """One rank's part of the model, with parameters of these `shapes`. `leaves`: these by name, in the order of the forward pass.
+    """One rank's part of the model, with parameters of these `shapes`. `leaves`: these by name, in
+    the order of the forward pass.
 
-    Every function takes and gives what its namesake in model.py does; `project`, `leave` and `loss` are attributes so that
-    tensor parallelism may put its own in their place.
+    Every function takes and gives what its namesake in model.py does; `project`, `leave` and `loss`
+    are attributes so that tensor parallelism may put its own in their place.
     """
 
-    def __init__(self, torch: Torch, config: TrainConfig, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(
+        self, torch: Torch, config: TrainConfig, shapes: Mapping[str, tuple[int, ...]]
+    ) -> None:
         self.torch, self.config, self.model = torch, config, config.model
         width = 2 if config.precision == "bf16-pure" else 4
         self.leaves: dict[str, Leaf] = {}
         for name, shape in shapes.items():
-            self.leaves[name] = Leaf(Value(Storage(torch, prod(shape) * width, "parameters"), prod(shape), width), shape, name, "gradients")
+            self.leaves[name] = Leaf(
+                Value(Storage(torch, prod(shape) * width, "parameters"), prod(shape), width),
+                shape,
+                name,
+                "gradients",
+            )
         self.inside = {"bf16": 2, "fp16": 2}.get(config.precision, 0)
         self.recomputed = set(config.recomputed_layers())
 
@@ -32,7 +41,7 @@ class Program:
         leaf = self.leaves.get(name)
         return None if leaf is None else leaf.value
 
-    # -- the model -------------------------------------------------------------------------------------------------
+    # -- the model ---------------------------------------------------------------------------------
 
     def embed(self, tokens: Value) -> Value:
         """What the first block reads."""
@@ -41,16 +50,30 @@ class Program:
         x = torch.embedding(self._value("token_embedding.weight"), tokens, tokens.numel, h)
         if self.model.positions == "learned":
             self.torch.enter("position_embedding")
-            x = torch.add(x, torch.embedding(self._value("position_embedding.weight"), torch.new(self.model.seq, INDEX), tokens.numel, h))
+            x = torch.add(
+                x,
+                torch.embedding(
+                    self._value("position_embedding.weight"),
+                    torch.new(self.model.seq, INDEX),
+                    tokens.numel,
+                    h,
+                ),
+            )
         return x
 
     def block(self, layer: int, x: Value) -> Value:
         """x + attention(norm(x)), then the same with the MLP."""
         name = f"blocks.{layer}"
         self.torch.enter(f"{name}.attention_norm")
-        y = self._then_add(x, self.attention(name, self.norm(f"{name}.attention_norm", x)), f"{name}.attention.residual")
+        y = self._then_add(
+            x,
+            self.attention(name, self.norm(f"{name}.attention_norm", x)),
+            f"{name}.attention.residual",
+        )
         self.torch.enter(f"{name}.mlp_norm")
-        return self._then_add(y, self.mlp(name, self.norm(f"{name}.mlp_norm", y)), f"{name}.mlp.residual")
+        return self._then_add(
+            y, self.mlp(name, self.norm(f"{name}.mlp_norm", y)), f"{name}.mlp.residual"
+        )
 
     def _then_add(self, x: Value, y: Value, scope: str) -> Value:
         self.torch.enter(scope)
@@ -71,8 +94,14 @@ class Program:
         d = model.head_dim
         tokens = projected[0].numel // self._out(f"{name}.query")
         b, s = tokens // model.seq, model.seq
-        heads, groups = Heads(b, self._out(f"{name}.query") // d, s, d), Heads(b, self._out(f"{name}.key") // d, s, d)
-        q, k, v = (self.torch.split_heads(y, like) for y, like in zip(projected, (heads, groups, groups), strict=True))
+        heads, groups = (
+            Heads(b, self._out(f"{name}.query") // d, s, d),
+            Heads(b, self._out(f"{name}.key") // d, s, d),
+        )
+        q, k, v = (
+            self.torch.split_heads(y, like)
+            for y, like in zip(projected, (heads, groups, groups), strict=True)
+        )
         if model.positions == "rope":
             self.torch.enter(f"{name}.rotate")
             q, k = self.torch.rotate(q, heads), self.torch.rotate(k, groups)
@@ -81,9 +110,16 @@ class Program:
         return self.leave(f"{name}.output", joined)
 
     def core(self, name: str, q: Value, k: Value, v: Value, heads: Heads, groups: Heads) -> Value:
-        """AttentionCore.forward, recomputed if the policy is selective. `heads`, `groups`: sizes of q, of k and v."""
+        """AttentionCore.forward, recomputed if the policy is selective. `heads`, `groups`: sizes of
+        q, of k and v."""
         if self.config.recompute == "selective":
-            return self.checkpoint(lambda q, k, v: self._core(q, k, v, heads, groups), q, k, v, like=(heads, groups, groups))
+            return self.checkpoint(
+                lambda q, k, v: self._core(q, k, v, heads, groups),
+                q,
+                k,
+                v,
+                like=(heads, groups, groups),
+            )
         return self._core(q, k, v, heads, groups)
 
     def _core(self, q: Value, k: Value, v: Value, heads: Heads, groups: Heads) -> Value:
@@ -115,7 +151,7 @@ class Program:
         self.torch.enter("loss")
         return self.loss(logits, targets)
 
-    # -- what a layout may replace ---------------------------------------------------------------------------------
+    # -- what a layout may replace -----------------------------------------------------------------
 
     def _out(self, name: str) -> int:
         return self.leaves[f"{name}.weight"].shape[0]
@@ -123,7 +159,9 @@ class Program:
     def _linear(self, name: str, x: Value, weight: str | None = None) -> Value:
         self.torch.enter(name)
         out, inner = self.leaves[weight or f"{name}.weight"].shape
-        return self.torch.linear(x, self._value(weight or f"{name}.weight"), self._value(f"{name}.bias"), out, inner)
+        return self.torch.linear(
+            x, self._value(weight or f"{name}.weight"), self._value(f"{name}.bias"), out, inner
+        )
 
     def project(self, x: Value, *names: str) -> tuple[Value, ...]:
         """Every named layer's output for the same input."""
@@ -148,7 +186,7 @@ class Program:
         counted = self.torch.new(targets.numel, 1, targets.nbytes)
         return self.torch.new(1, INDEX, counted.nbytes)
 
-    # -- recomputation ---------------------------------------------------------------------------------------------
+    # -- recomputation -----------------------------------------------------------------------------
 
     def run_block(self, layer: int, x: Value) -> Value:
         """The block, saved or recomputed as the configuration says."""
@@ -156,8 +194,11 @@ class Program:
             return self.checkpoint(lambda x: self.block(layer, x), x)
         return self.block(layer, x)
 
-    def checkpoint(self, function: Callable[..., Value], *inputs: Value, like: tuple[Heads, ...] = ()) -> Value:
-        """As train.recompute's: the inputs are saved, and the backward pass runs `function` again."""
+    def checkpoint(
+        self, function: Callable[..., Value], *inputs: Value, like: tuple[Heads, ...] = ()
+    ) -> Value:
+        """As train.recompute's: the inputs are saved, and the backward pass runs `function`
+        again."""
         torch = self.torch
         if not torch.recording:
             return function(*inputs)
@@ -169,7 +210,9 @@ class Program:
             again = [Leaf(x.detach()) for x in saved]
             for leaf, layout, heads in zip(again, layouts, like, strict=False):
                 leaf.value.layout = layout
-                leaf.relayout = lambda g, layout=layout, heads=heads: not heads.alike(g.layout, layout)
+                leaf.relayout = lambda g, layout=layout, heads=heads: (
+                    not heads.alike(g.layout, layout)
+                )
             torch.phase, torch.recording = "recompute", True
             with torch.casting(autocast):
                 result = function(*(leaf.value for leaf in again))

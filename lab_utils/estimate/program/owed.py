@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
 
 class Owed:
-    """Gradients of weights put off (zero-bubble), as parallel.deferred.WeightQueue keeps them: by (micro-batch, stage)."""
+    """Gradients of weights put off (zero-bubble), as parallel.deferred.WeightQueue keeps them: by
+    (micro-batch, stage)."""
 
     def __init__(self, program: ParallelProgram) -> None:
         self.program = program
         self._waiting: dict[tuple[int, int], deque[tuple[Leaf, Value, Value]]] = {}
         self._now: deque[tuple[Leaf, Value, Value]] = deque()
-        self.next_is: Callable[[str], None] | None = None      # told the weight whose turn it is
+        self.next_is: Callable[[str], None] | None = None  # told the weight whose turn it is
 
     def open(self, key: tuple[int, int]) -> None:
         """What is put in from now on belongs to `key`."""

@@ -1,4 +1,5 @@
-"""What a rank holds, from a model of one block: all blocks of a rank are alike, so their names are all that differs."""
+"""What a rank holds, from a model of one block: all blocks of a rank are alike, so their names are
+all that differs."""
 
 from __future__ import annotations
 
@@ -13,8 +14,11 @@ from ...layout.units import Unit, zero_units
 _FIRST = "blocks.0."
 
 
-def held_placements(config: TrainConfig, parts: Iterable[str], tp_rank: int) -> dict[str, Placement]:
-    """Every parameter that `parts` ("embed", "blocks.3", "predict") of a rank need, by name, in the order of the forward pass."""
+def held_placements(
+    config: TrainConfig, parts: Iterable[str], tp_rank: int
+) -> dict[str, Placement]:
+    """Every parameter that `parts` ("embed", "blocks.3", "predict") of a rank need, by name, in the
+    order of the forward pass."""
     parts = set(parts)
     tied, split = config.model.tied, config.parallel.pp * config.parallel.virtual_stages > 1
     ends, block = _split(*_one_block(config), tp_rank)
@@ -22,24 +26,41 @@ def held_placements(config: TrainConfig, parts: Iterable[str], tp_rank: int) -> 
     for name, place in ends:
         if name == "token_embedding.weight" and tied:
             if parts & {"embed", "predict"}:
-                found[name] = replace(place, copy="embed" not in parts, shared_over_pp=True) if split else place
+                found[name] = (
+                    replace(place, copy="embed" not in parts, shared_over_pp=True)
+                    if split
+                    else place
+                )
         elif _end_of(name) in parts:
             found[name] = place
-    blocks = {f"{part}.{rest}": replace(place, name=f"{part}.{rest}") for part in _in_order(parts) for rest, place in block}
+    blocks = {
+        f"{part}.{rest}": replace(place, name=f"{part}.{rest}")
+        for part in _in_order(parts)
+        for rest, place in block
+    }
     first = {name: place for name, place in found.items() if "embedding" in name}
     return first | blocks | {name: place for name, place in found.items() if name not in first}
 
 
-def held_shapes(config: TrainConfig, parts: Iterable[str], tp_rank: int) -> dict[str, tuple[int, ...]]:
+def held_shapes(
+    config: TrainConfig, parts: Iterable[str], tp_rank: int
+) -> dict[str, tuple[int, ...]]:
     """The same parameters' shapes on that rank."""
-    return {name: place.local_shape for name, place in held_placements(config, parts, tp_rank).items()}
+    return {
+        name: place.local_shape for name, place in held_placements(config, parts, tp_rank).items()
+    }
 
 
 def held_units(config: TrainConfig, parts: Iterable[str], tp_rank: int) -> list[Unit]:
     """The units of ZeRO that `parts` need, in the order of the forward pass."""
     parts = set(parts)
     model, parallel = _one_block(config)
-    units = _units(model, replace(parallel, zero=config.parallel.zero, dp=config.parallel.dp), config.precision, tp_rank)
+    units = _units(
+        model,
+        replace(parallel, zero=config.parallel.zero, dp=config.parallel.dp),
+        config.precision,
+        tp_rank,
+    )
     before, after, block = [], [], []
     for unit in units:
         label = unit.name.split(" ")[0]
@@ -53,12 +74,17 @@ def held_units(config: TrainConfig, parts: Iterable[str], tp_rank: int) -> list[
 
 
 def _renamed(unit: Unit, part: str) -> Unit:
-    own = tuple(piece._replace(name=f"{part}.{piece.name.removeprefix(_FIRST)}") for piece in unit.parts)
+    own = tuple(
+        piece._replace(name=f"{part}.{piece.name.removeprefix(_FIRST)}") for piece in unit.parts
+    )
     return unit._replace(name=unit.name.replace("blocks.0", part), parts=own)
 
 
 def _in_order(parts: Iterable[str]) -> list[str]:
-    return sorted((part for part in parts if part.startswith("blocks.")), key=lambda part: int(part.split(".")[1]))
+    return sorted(
+        (part for part in parts if part.startswith("blocks.")),
+        key=lambda part: int(part.split(".")[1]),
+    )
 
 
 def _end_of(name: str) -> str:
@@ -76,11 +102,21 @@ def _cut_down(model: ModelConfig) -> ModelConfig:
 
 
 @lru_cache(maxsize=1024)
-def _split(model: ModelConfig, parallel: ParallelConfig, tp_rank: int) -> tuple[list[tuple[str, Placement]], list[tuple[str, Placement]]]:
+def _split(
+    model: ModelConfig, parallel: ParallelConfig, tp_rank: int
+) -> tuple[list[tuple[str, Placement]], list[tuple[str, Placement]]]:
     here = placements(model, parallel, 0, tp_rank)
-    return [(n, place) for n, place in here.items() if not n.startswith(_FIRST)], [(n.removeprefix(_FIRST), p) for n, p in here.items() if n.startswith(_FIRST)]
+    return [(n, place) for n, place in here.items() if not n.startswith(_FIRST)], [
+        (n.removeprefix(_FIRST), p) for n, p in here.items() if n.startswith(_FIRST)
+    ]
 
 
 @lru_cache(maxsize=1024)
-def _units(model: ModelConfig, parallel: ParallelConfig, precision: str, tp_rank: int) -> tuple[Unit, ...]:
-    return zero_units(TrainConfig(model=model, parallel=parallel, global_batch=parallel.dp, precision=precision), 0, tp_rank)
+def _units(
+    model: ModelConfig, parallel: ParallelConfig, precision: str, tp_rank: int
+) -> tuple[Unit, ...]:
+    return zero_units(
+        TrainConfig(model=model, parallel=parallel, global_batch=parallel.dp, precision=precision),
+        0,
+        tp_rank,
+    )

@@ -1,4 +1,5 @@
-"""Where tensor-parallel ranks exchange activations: parallel/tensor.py's regions over values without numbers, and what they send."""
+"""Where tensor-parallel ranks exchange activations: parallel/tensor.py's regions over values
+without numbers, and what they send."""
 
 from __future__ import annotations
 
@@ -12,19 +13,23 @@ from .model import Program
 
 
 class Message(NamedTuple):
-    """One collective of one micro-batch: `bytes` of the unsharded tensor, in the pass that `phase` names."""
+    """One collective of one micro-batch: `bytes` of the unsharded tensor, in the pass that `phase`
+    names."""
 
     op: str
     axis: str
     purpose: str
-    phase: str      # "forward", "backward" or "recompute"
+    phase: str  # "forward", "backward" or "recompute"
     bytes: int
 
 
 class Regions(Program):
-    """One tensor-parallel rank's part of the model. `messages`: (scope, Message) in the order in which they leave."""
+    """One tensor-parallel rank's part of the model. `messages`: (scope, Message) in the order in
+    which they leave."""
 
-    def __init__(self, torch: Torch, config: TrainConfig, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(
+        self, torch: Torch, config: TrainConfig, shapes: Mapping[str, tuple[int, ...]]
+    ) -> None:
         super().__init__(torch, config, shapes)
         self.ranks = config.parallel.tp
         self.scattered = config.parallel.sequence_parallel and self.ranks != 1
@@ -32,7 +37,9 @@ class Regions(Program):
 
     def _send(self, op: str, nbytes: int) -> None:
         if self.ranks != 1:
-            self.messages.append((self.torch.scope, Message(op, "tp", "activation", self.torch.phase, nbytes)))
+            self.messages.append(
+                (self.torch.scope, Message(op, "tp", "activation", self.torch.phase, nbytes))
+            )
 
     def _gather(self, x: Value) -> tuple[Value, Value | None]:
         """The whole, and what the collective holds until nobody refers to it."""
@@ -53,4 +60,8 @@ class Regions(Program):
         return Value(summand.storage, part, summand.width), self.torch.new(part, summand.width)
 
     def _own(self, shard: Value) -> Value:
-        return self.torch.new(shard.numel, shard.width, shard.nbytes) if self.scattered else Value(shard.storage, shard.numel, shard.width)
+        return (
+            self.torch.new(shard.numel, shard.width, shard.nbytes)
+            if self.scattered
+            else Value(shard.storage, shard.numel, shard.width)
+        )

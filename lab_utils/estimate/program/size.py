@@ -1,18 +1,21 @@
-"""Sizes with names in place of numbers: sums of products such as 4·b·s·h + 12·v, so that one run of the model gives its formulas.
+"""Sizes with names in place of numbers: sums of products such as 4·b·s·h + 12·v, so that one run of
+the model gives its formulas.
 
-Named sizes stand for whole numbers from 2 up (a size of 1 is written as the number). Two formulas are therefore equal for
-all shapes or told apart by the program in none, and a formula none of whose coefficients is negative is nowhere negative.
+Named sizes stand for whole numbers from 2 up (a size of 1 is written as the number). Two formulas
+are therefore equal for all shapes or told apart by the program in none, and a formula none of whose
+coefficients is negative is nowhere negative.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-Product = tuple[str, ...]       # names in order, as often as they occur; () is 1
+Product = tuple[str, ...]  # names in order, as often as they occur; () is 1
 
 
 class Size:
-    """Σ coefficient · product of named sizes. Never a plain number: arithmetic gives an int where no name is left."""
+    """Σ coefficient · product of named sizes. Never a plain number: arithmetic gives an int where
+    no name is left."""
 
     __slots__ = ("terms",)
 
@@ -40,7 +43,11 @@ class Size:
 
     def __mul__(self, other: Size | int) -> Size | int:
         if type(other) is int:
-            return Size({product: times * other for product, times in self.terms.items()}) if other else 0
+            return (
+                Size({product: times * other for product, times in self.terms.items()})
+                if other
+                else 0
+            )
         found: dict[Product, int] = {}
         for p, x in self.terms.items():
             for q, y in other.terms.items():
@@ -58,8 +65,11 @@ class Size:
             return _made({product: times // other for product, times in self.terms.items()})
         if len(other.terms) != 1:
             raise ValueError(f"{self} cannot be divided by the sum {other}")
-        (divisor, times), = other.terms.items()
-        return _made({_without(product, divisor): count for product, count in self.terms.items()}) // times
+        ((divisor, times),) = other.terms.items()
+        return (
+            _made({_without(product, divisor): count for product, count in self.terms.items()})
+            // times
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Size) and self.terms == other.terms
@@ -71,7 +81,10 @@ class Size:
         return True
 
     def __repr__(self) -> str:
-        return " + ".join("·".join([*[str(times)] * (times != 1 or not product), *product]) for product, times in self.terms.items()).replace("+ -", "− ")
+        return " + ".join(
+            "·".join([*[str(times)] * (times != 1 or not product), *product])
+            for product, times in self.terms.items()
+        ).replace("+ -", "− ")
 
 
 def _terms(size: Size | int) -> Mapping[Product, int]:
@@ -101,13 +114,16 @@ def _without(product: Product, divisor: Product) -> Product:
     left = list(product)
     for name in divisor:
         if name not in left:
-            raise ValueError(f"{'·'.join(product) or 1} is not always a multiple of {'·'.join(divisor)}")
+            raise ValueError(
+                f"{'·'.join(product) or 1} is not always a multiple of {'·'.join(divisor)}"
+            )
         left.remove(name)
     return tuple(left)
 
 
 def never_less(left: Size | int, right: Size | int) -> bool:
-    """Whether left ≥ right for all shapes (all coefficients of the difference say so; sums that need more than that do not count)."""
+    """Whether left ≥ right for all shapes (all coefficients of the difference say so; sums that
+    need more than that do not count)."""
     if type(left) is int and type(right) is int:
         return left >= right
     more, less = _terms(left), _terms(right)
@@ -123,7 +139,8 @@ def coefficients(size: Size | int) -> int:
 
 
 class Shape:
-    """Numbers for the named sizes: `shape(size)` is what a formula comes to. Products are multiplied out once."""
+    """Numbers for the named sizes: `shape(size)` is what a formula comes to. Products are
+    multiplied out once."""
 
     def __init__(self, numbers: Mapping[str, int]) -> None:
         self.numbers, self._products = numbers, {(): 1}

@@ -1,8 +1,9 @@
-"""A torch without numbers: a tape of nodes over storages that count themselves, and a backward pass over it.
+"""A torch without numbers: a tape of nodes over storages that count themselves, and a backward pass
+over it.
 
 A program written like the real one keeps what the real one keeps, for as long. The backward pass
-visits nodes in autograd's order (latest first, gradients of leaves at once), adds gradients that meet, and lets go of what a
-node saved when the node is done.
+visits nodes in autograd's order (latest first, gradients of leaves at once), adds gradients that
+meet, and lets go of what a node saved when the node is done.
 """
 
 from __future__ import annotations
@@ -15,24 +16,29 @@ from typing import Any
 
 from .live import Memory, Storage, Value
 
-_AT_ONCE = -(1 << 62)       # gradients of leaves are put away before anything else
+_AT_ONCE = -(1 << 62)  # gradients of leaves are put away before anything else
 
 
 class Leaf:
-    """Where a gradient ends: it is kept as `grad`, added to what is there. `hook` runs after each."""
+    """Where a gradient ends: it is kept as `grad`, added to what is there. `hook` runs after
+    each."""
 
     __slots__ = ("name", "value", "shape", "grad", "hook", "term", "relayout")
     order, edges = _AT_ONCE, ()
 
-    def __init__(self, value: Value, shape: tuple[int, ...] = (), name: str = "", term: str = "temporary") -> None:
+    def __init__(
+        self, value: Value, shape: tuple[int, ...] = (), name: str = "", term: str = "temporary"
+    ) -> None:
         self.value, self.shape, self.name, self.term = value, shape, name, term
         self.grad: Value | None = None
         self.hook: Callable[[Leaf], None] | None = None
-        self.relayout: Callable[[Value], bool] | None = None     # whether a first gradient lies differently in memory and is copied
+        # whether a first gradient lies differently in memory and is copied
+        self.relayout: Callable[[Value], bool] | None = None
         value.node = self
 
     def take(self) -> Value | None:
-        """The gradient, given away; the leaf is done with, and no longer refers to itself through its value."""
+        """The gradient, given away; the leaf is done with, and no longer refers to itself through
+        its value."""
         gradient, self.grad, self.value = self.grad, None, None
         return gradient
 
@@ -65,13 +71,28 @@ class Held:
 
 
 class Node:
-    """One step of the tape. `backward(saved values, gradients of the outputs)` gives one gradient per edge, or None."""
+    """One step of the tape. `backward(saved values, gradients of the outputs)` gives one gradient
+    per edge, or None."""
 
     __slots__ = ("order", "edges", "saved", "backward", "scope", "outputs")
 
-    def __init__(self, order: int, edges: list[tuple[Node | Leaf, int] | None], saved: list[Held], backward: Callable[..., Sequence[Value | None]],
-                 scope: str, outputs: int) -> None:
-        self.order, self.edges, self.saved, self.backward, self.scope, self.outputs = order, edges, saved, backward, scope, outputs
+    def __init__(
+        self,
+        order: int,
+        edges: list[tuple[Node | Leaf, int] | None],
+        saved: list[Held],
+        backward: Callable[..., Sequence[Value | None]],
+        scope: str,
+        outputs: int,
+    ) -> None:
+        self.order, self.edges, self.saved, self.backward, self.scope, self.outputs = (
+            order,
+            edges,
+            saved,
+            backward,
+            scope,
+            outputs,
+        )
 
 
 class Machine(Memory):
@@ -84,7 +105,8 @@ class Machine(Memory):
         super().__init__()
         self.order, self.scope, self.phase, self.recording = 0, "", "forward", True
         self.rows: dict[tuple[str, str], list[int]] = {}
-        self.watcher: Callable[[str], None] | None = None      # told when a scope is entered, forward or backward
+        # told when a scope is entered, forward or backward
+        self.watcher: Callable[[str], None] | None = None
 
     def enter(self, scope: str) -> None:
         """What runs from now on belongs to `scope`."""
@@ -106,14 +128,23 @@ class Machine(Memory):
         self.kernel(read, value.nbytes, flops)
         return value
 
-    def record(self, outputs: Value | Sequence[Value], inputs: Sequence[Value | None], saved: Sequence[Value], backward: Callable[..., Any]) -> None:
-        """Put a node on the tape if any input leads to a gradient; `backward(saved, gradients)` as in Node."""
+    def record(
+        self,
+        outputs: Value | Sequence[Value],
+        inputs: Sequence[Value | None],
+        saved: Sequence[Value],
+        backward: Callable[..., Any],
+    ) -> None:
+        """Put a node on the tape if any input leads to a gradient; `backward(saved, gradients)` as
+        in Node."""
         if not self.recording or not any(x is not None and x.node is not None for x in inputs):
             return
         outputs = (outputs,) if isinstance(outputs, Value) else outputs
         edges = [None if x is None or x.node is None else (x.node, x.slot) for x in inputs]
         self.order += 1
-        node = Node(-self.order, edges, [Held(self, x) for x in saved], backward, self.scope, len(outputs))
+        node = Node(
+            -self.order, edges, [Held(self, x) for x in saved], backward, self.scope, len(outputs)
+        )
         for slot, value in enumerate(outputs):
             value.node, value.slot = node, slot
 
@@ -133,7 +164,7 @@ class Machine(Memory):
         waiting = _dependencies(node for node, _, _ in roots)
         buffers: dict[Node | Leaf, list[Value | None]] = {}
         ready: list[tuple[int, int, Node | Leaf]] = []
-        under_way, entered = False, count()       # of equal order: first come, first served
+        under_way, entered = False, count()  # of equal order: first come, first served
         for node, slot, gradient in roots:
             if node not in buffers:
                 buffers[node] = [None] * getattr(node, "outputs", 1)
@@ -167,7 +198,8 @@ class Machine(Memory):
         self.scope, self.phase, self.recording = scope, phase, recording
 
     def _meet(self, buffer: list[Value | None], slot: int, gradient: Value) -> None:
-        """Gradients that meet are added, out of place: a dispatch mode is watching, so autograd may not reuse the first."""
+        """Gradients that meet are added, out of place: a dispatch mode is watching, so autograd may
+        not reuse the first."""
         there = buffer[slot]
         if there is None:
             buffer[slot] = gradient

@@ -14,9 +14,16 @@ from .vocabulary import VocabularyEnds
 
 
 class ParallelProgram(VocabularyEnds):
-    """One tensor-parallel rank's part of the model, or one that puts gradients of weights off (`owed`)."""
+    """One tensor-parallel rank's part of the model, or one that puts gradients of weights off
+    (`owed`)."""
 
-    def __init__(self, torch: Torch, config: TrainConfig, shapes: Mapping[str, tuple[int, ...]], owed: bool = False) -> None:
+    def __init__(
+        self,
+        torch: Torch,
+        config: TrainConfig,
+        shapes: Mapping[str, tuple[int, ...]],
+        owed: bool = False,
+    ) -> None:
         super().__init__(torch, config, shapes)
         self.owed = Owed(self) if owed else None
 
@@ -33,7 +40,9 @@ class ParallelProgram(VocabularyEnds):
         out, inner = leaf.shape
         if gradient.layout:
             gradient = self.torch.new(gradient.numel, gradient.width, gradient.nbytes)
-        return self.torch.new(out * inner, gradient.width, gradient.nbytes + x.nbytes, 2 * out * x.numel)
+        return self.torch.new(
+            out * inner, gradient.width, gradient.nbytes + x.nbytes, 2 * out * x.numel
+        )
 
     def _gradient_of(self, leaf: Leaf, gradient: Value, x: Value) -> Value | None:
         if self.owed is None:
@@ -57,7 +66,9 @@ class ParallelProgram(VocabularyEnds):
             whole, gathering = self._gather(x)
             torch.scope = names[0]
             summand = self._product(gradients[0], weights[0], leaves[0])
-            for name, gradient, weight, leaf in zip(names[1:], gradients[1:], weights[1:], leaves[1:], strict=True):
+            for name, gradient, weight, leaf in zip(
+                names[1:], gradients[1:], weights[1:], leaves[1:], strict=True
+            ):
                 torch.scope = name
                 product = self._product(gradient, weight, leaf)
                 torch.kernel(summand.nbytes + product.nbytes, summand.nbytes)
@@ -68,7 +79,10 @@ class ParallelProgram(VocabularyEnds):
             for name, leaf, gradient in zip(names, leaves, gradients, strict=True):
                 torch.scope = name
                 of_weights.append(self._gradient_of(leaf, gradient, whole))
-            of_biases = [torch.new(leaf.shape[0], g.width, g.nbytes) if b else None for leaf, g, b in zip(leaves, gradients, biased, strict=True)]
+            of_biases = [
+                torch.new(leaf.shape[0], g.width, g.nbytes) if b else None
+                for leaf, g, b in zip(leaves, gradients, biased, strict=True)
+            ]
             del ring, gathering
             torch.scope = names[0]
             return [self._own(of_x), *of_weights, *of_biases]
@@ -77,7 +91,14 @@ class ParallelProgram(VocabularyEnds):
         torch.record(outputs, (x, *weights, *biases), (x, *weights), backward)
         return outputs
 
-    def _column_forward(self, x: Value, names: tuple[str, ...], leaves: list[Leaf], weights: list[Value], biases: list[Value | None]) -> tuple[Value, ...]:
+    def _column_forward(
+        self,
+        x: Value,
+        names: tuple[str, ...],
+        leaves: list[Leaf],
+        weights: list[Value],
+        biases: list[Value | None],
+    ) -> tuple[Value, ...]:
         whole, _gathering = self._gather(x)
         outputs = []
         for name, leaf, weight, bias in zip(names, leaves, weights, biases, strict=True):
@@ -93,7 +114,9 @@ class ParallelProgram(VocabularyEnds):
         if gradient.layout:
             gradient = self.torch.new(gradient.numel, gradient.width, gradient.nbytes)
         rows = gradient.numel // out
-        return self.torch.new(rows * inner, gradient.width, gradient.nbytes + weight.nbytes, 2 * rows * out * inner)
+        return self.torch.new(
+            rows * inner, gradient.width, gradient.nbytes + weight.nbytes, 2 * rows * out * inner
+        )
 
     def leave(self, name: str, x: Value) -> Value:
         torch = self.torch
@@ -114,15 +137,21 @@ class ParallelProgram(VocabularyEnds):
     def _row_forward(self, x: Value, weight: Value, leaf: Leaf) -> Value:
         out, inner = leaf.shape
         rows = x.numel // inner
-        shard, ring = self._reduce(self.torch.new(rows * out, x.width, x.nbytes + weight.nbytes, 2 * rows * out * inner))
+        shard, ring = self._reduce(
+            self.torch.new(rows * out, x.width, x.nbytes + weight.nbytes, 2 * rows * out * inner)
+        )
         del ring
         return self._own(shard)
 
     def project_out(self, x: Value) -> Value:
-        return self.project(x, "head", tied="token_embedding.weight" if self.model.tied else None)[0]
+        return self.project(x, "head", tied="token_embedding.weight" if self.model.tied else None)[
+            0
+        ]
 
 
-def program_of(torch: Torch, config: TrainConfig, shapes: Mapping[str, tuple[int, ...]], owed: bool = False) -> Program:
+def program_of(
+    torch: Torch, config: TrainConfig, shapes: Mapping[str, tuple[int, ...]], owed: bool = False
+) -> Program:
     """The rank's program: the plain one where nothing is shared out or put off."""
     if config.parallel.tp == 1 and not owed:
         return Program(torch, config, shapes)

@@ -21,14 +21,27 @@ class VocabularyEnds(Regions):
             positions = torch.new(self.model.seq, INDEX)
             if self.scattered and tokens.numel != self.model.seq:
                 positions = torch.new(tokens.numel, INDEX, positions.nbytes)
-            x = torch.add(x, torch.embedding(self._value("position_embedding.weight"), positions, x.numel // self.model.hidden, self.model.hidden))
+            x = torch.add(
+                x,
+                torch.embedding(
+                    self._value("position_embedding.weight"),
+                    positions,
+                    x.numel // self.model.hidden,
+                    self.model.hidden,
+                ),
+            )
         return x
 
     def _embedded(self, tokens: Value) -> Value:
         torch, count = self.torch, tokens.numel
         rows = torch.new(count, INDEX, tokens.nbytes)
         elsewhere = self._either(rows)
-        found = torch.embedding(self._value("token_embedding.weight"), torch.new(count, INDEX, rows.nbytes), count, self.model.hidden)
+        found = torch.embedding(
+            self._value("token_embedding.weight"),
+            torch.new(count, INDEX, rows.nbytes),
+            count,
+            self.model.hidden,
+        )
         return self._left(torch.masked(found, elsewhere))
 
     def _either(self, rows: Value) -> Value:

@@ -1,7 +1,9 @@
-"""Seconds of collectives and messages, from where on the machine an axis lies and how the bytes go round.
+"""Seconds of collectives and messages, from where on the machine an axis lies and how the bytes go
+round.
 
-Our rank grid is (dp, pp, tp) with tp innermost: neighbours on an axis are `stride` ranks apart, and nodes are filled in the
-order of ranks, so whether an axis leaves its node follows from the stride, its size and `ranks_per_node`.
+Our rank grid is (dp, pp, tp) with tp innermost: neighbours on an axis are `stride` ranks apart, and
+nodes are filled in the order of ranks, so whether an axis leaves its node follows from the stride,
+its size and `ranks_per_node`.
 """
 
 from __future__ import annotations
@@ -17,9 +19,11 @@ _PASSES = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
 
 @dataclass(frozen=True)
 class Link:
-    """What one rank of a ring can send (bytes per second), the latency of one message (seconds), and how far it goes.
+    """What one rank of a ring can send (bytes per second), the latency of one message (seconds),
+    and how far it goes.
 
-    `measured`: seconds of whole collectives found by calibration, {op: ((bytes, seconds), …)}; they come first.
+    `measured`: seconds of whole collectives found by calibration, {op: ((bytes, seconds), …)}; they
+    come first.
     """
 
     bytes_per_second: float
@@ -36,15 +40,30 @@ def axis_stride(parallel: ParallelConfig, axis: str) -> int:
 def axis_link(cluster: Cluster, parallel: ParallelConfig, axis: str) -> Link:
     """The link that sets the pace of a ring along `axis`.
 
-    What was measured on this machine comes first: with as many ranks, or with the nearest number that was measured. Between
-    nodes libraries run several rings side by side, each crossing through another rank's network port, so the ports of those of
-    a node's ranks that are on the axis add up, unless `cluster.rings_across_nodes` says how many there are.
+    What was measured on this machine comes first: with as many ranks, or with the nearest number
+    that was measured. Between nodes libraries run several rings side by side, each crossing through
+    another rank's network port, so the ports of those of a node's ranks that are on the axis add
+    up, unless `cluster.rings_across_nodes` says how many there are.
     """
     size, stride = getattr(parallel, axis), axis_stride(parallel, axis)
-    measured = cluster.collectives[min(cluster.collectives, key=lambda ranks: abs(ranks - size))] if cluster.collectives else None
-    inside = Link((cluster.link_bytes_per_second or inf) * cluster.link_efficiency, cluster.link_latency_seconds, False, measured)
+    measured = (
+        cluster.collectives[min(cluster.collectives, key=lambda ranks: abs(ranks - size))]
+        if cluster.collectives
+        else None
+    )
+    inside = Link(
+        (cluster.link_bytes_per_second or inf) * cluster.link_efficiency,
+        cluster.link_latency_seconds,
+        False,
+        measured,
+    )
     span = size * stride
-    if size == 1 or cluster.network_bytes_per_second is None or span <= cluster.ranks_per_node and cluster.ranks_per_node % span == 0:
+    if (
+        size == 1
+        or cluster.network_bytes_per_second is None
+        or span <= cluster.ranks_per_node
+        and cluster.ranks_per_node % span == 0
+    ):
         return inside
     if span <= cluster.ranks_per_node and parallel.world_size <= cluster.ranks_per_node:
         return inside
@@ -52,15 +71,19 @@ def axis_link(cluster: Cluster, parallel: ParallelConfig, axis: str) -> Link:
     rings = min(ports, cluster.rings_across_nodes or ports)
     across = rings * cluster.network_bytes_per_second * cluster.network_efficiency
     latency = max(cluster.link_latency_seconds, cluster.network_latency_seconds)
-    return Link(min(inside.bytes_per_second, across) if ports > 1 else across, latency, True, measured)
+    return Link(
+        min(inside.bytes_per_second, across) if ports > 1 else across, latency, True, measured
+    )
 
 
 def collective_seconds(op: str, payload_bytes: float, ranks: int, link: Link) -> float:
-    """Seconds of "all_reduce", "reduce_scatter", "all_gather" (of an unsharded tensor of `payload_bytes`) or "send".
+    """Seconds of "all_reduce", "reduce_scatter", "all_gather" (of an unsharded tensor of
+    `payload_bytes`) or "send".
 
-    Ring: 2(N−1) steps for an all-reduce, N−1 for the other two, each a latency and one chunk of B/N (Patarasuk and Yuan
-    2009; Thakur et al. 2005, section 4). An all-reduce takes two pipelined trees instead where they are faster: 2⌈log₂N⌉
-    latencies and 2B on the wire (Sanders, Speck and Träff 2009). A send is one latency and B. Raises KeyError otherwise.
+    Ring: 2(N−1) steps for an all-reduce, N−1 for the other two, each a latency and one chunk of B/N
+    (Patarasuk and Yuan 2009; Thakur et al. 2005, section 4). An all-reduce takes two pipelined
+    trees instead where they are faster: 2⌈log₂N⌉ latencies and 2B on the wire (Sanders, Speck and
+    Träff 2009). A send is one latency and B. Raises KeyError otherwise.
     """
     if ranks == 1 or payload_bytes == 0:
         return 0.0
@@ -76,7 +99,8 @@ def collective_seconds(op: str, payload_bytes: float, ranks: int, link: Link) ->
 
 
 def interpolate(points: Sequence[tuple[float, float]], size: float) -> float:
-    """Seconds at `size` bytes on the line through the two nearest of `points`, ascending (bytes, seconds).
+    """Seconds at `size` bytes on the line through the two nearest of `points`, ascending (bytes,
+    seconds).
 
     Beyond the largest the last rate goes on, below the smallest its seconds: they are latency.
     """

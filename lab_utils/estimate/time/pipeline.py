@@ -1,8 +1,10 @@
-"""Seconds of one pipelined step: a plan played through with given durations, and the closed forms that agree with it.
+"""Seconds of one pipelined step: a plan played through with given durations. The closed forms that
+agree with it are in bubbles.py.
 
-A bubble is the time in which a rank waits. Two conventions are in use and differ: Narayanan et al. 2021 (SC21, section
-2.2) divide it by the *ideal* time, the rank's compute without any bubble, so GPipe and 1F1B waste (p−1)/m and interleaved
-(p−1)/(v·m); over the *total* time of the step the former is (p−1)/(m+p−1). Every name here says which.
+A bubble is the time in which a rank waits. Two conventions are in use and differ: Narayanan et al.
+2021 (SC21, section 2.2) divide it by the *ideal* time, the rank's compute without any bubble, so
+GPipe and 1F1B waste (p−1)/m and interleaved (p−1)/(v·m); over the *total* time of the step the
+former is (p−1)/(m+p−1). Every name here says which.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from ...config import Schedule
 from ...i18n import t
-from ...layout.schedule import Action, Plan, make_schedule, refuse_schedule, splits_backward
+from ...layout.schedule import Action, Plan, splits_backward
 from ...layout.schedule_check import check_schedule
 
-Durations = float | Sequence[float]      # seconds: the same for all virtual stages, or one per virtual stage
+# seconds: the same for all virtual stages, or one per virtual stage
+Durations = float | Sequence[float]
 
 
 class Span(NamedTuple):
@@ -32,7 +34,8 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """A plan played through. `starts[r][i]` and `ends[r][i]` are those of `plan[r][i]`; `busy_seconds[r]` is rank r's compute."""
+    """A plan played through. `starts[r][i]` and `ends[r][i]` are those of `plan[r][i]`;
+    `busy_seconds[r]` is rank r's compute."""
 
     plan: Plan
     starts: tuple[tuple[float, ...], ...]
@@ -42,7 +45,11 @@ class Timeline:
     @cached_property
     def spans(self) -> tuple[Span, ...]:
         """All actions, rank by rank, each rank's in the order of time."""
-        return tuple(Span(rank, *span) for rank, lane in enumerate(zip(self.plan, self.starts, self.ends, strict=True)) for span in zip(*lane, strict=True))
+        return tuple(
+            Span(rank, *span)
+            for rank, lane in enumerate(zip(self.plan, self.starts, self.ends, strict=True))
+            for span in zip(*lane, strict=True)
+        )
 
     @cached_property
     def seconds(self) -> float:
@@ -51,12 +58,14 @@ class Timeline:
 
     @cached_property
     def bubble_seconds(self) -> tuple[float, ...]:
-        """Per rank: the rest of the step, in which it waits for messages, or for the last rank to end."""
+        """Per rank: the rest of the step, in which it waits for messages, or for the last rank to
+        end."""
         return tuple(self.seconds - busy for busy in self.busy_seconds)
 
     @property
     def bubble_over_ideal(self) -> float:
-        """All ranks' bubbles over all ranks' compute (SC21's convention); above 1 when the pipeline mostly waits."""
+        """All ranks' bubbles over all ranks' compute (SC21's convention); above 1 when the pipeline
+        mostly waits."""
         return sum(self.bubble_seconds) / sum(self.busy_seconds)
 
     @property
@@ -65,24 +74,38 @@ class Timeline:
         return sum(self.bubble_seconds) / (len(self.plan) * self.seconds)
 
 
-def simulate(plan: Plan, forward_seconds: Durations, backward_seconds: Durations, weight_seconds: Durations = 0, message_seconds: float = 0) -> Timeline:
+def simulate(
+    plan: Plan,
+    forward_seconds: Durations,
+    backward_seconds: Durations,
+    weight_seconds: Durations = 0,
+    message_seconds: float = 0,
+) -> Timeline:
     """Play `plan` through: each action starts when its rank is free and its message is there.
 
-    Durations are of one micro-batch on one virtual stage: a number, or one per virtual stage. `backward_seconds` is the
-    gradient of the input and `weight_seconds` that of the weights; a plan without W does both in its B, so the same call
-    compares all schedules (leave `weight_seconds` at 0 where the backward is one number). A message between two ranks is
-    on its way for `message_seconds` while both compute on, and those of one kind from one rank to another follow each
-    other on the wire. The plan is one that passes `check_schedule`. Raises ScheduleError for ranks that wait for ever,
-    ValueError for a wrong number of durations.
+    Durations are of one micro-batch on one virtual stage: a number, or one per virtual stage.
+    `backward_seconds` is the gradient of the input and `weight_seconds` that of the weights; a plan
+    without W does both in its B, so the same call compares all schedules (leave `weight_seconds` at
+    0 where the backward is one number). A message between two ranks is on its way for
+    `message_seconds` while both compute on, and those of one kind from one rank to another follow
+    each other on the wire. The plan is one that passes `check_schedule`. Raises ScheduleError for
+    ranks that wait for ever, ValueError for a wrong number of durations.
     """
     work = _tables(plan, forward_seconds, backward_seconds, weight_seconds, message_seconds)
     starts, ends = ([[] for _ in plan] for _ in range(2))
     clock, busy = ([0.0] * len(plan) for _ in range(2))
-    wire_free = {kind: [0.0] * len(plan) for kind in work}         # per sending rank
-    able, waiting = deque(range(len(plan))), set()                 # first come, first served: half as many visits as a stack
+    wire_free = {kind: [0.0] * len(plan) for kind in work}  # per sending rank
+    # first come, first served: half as many visits as a stack
+    able, waiting = deque(range(len(plan))), set()
     while able:
         rank = able.popleft()
-        actions, rank_starts, rank_ends, now, load = plan[rank], starts[rank], ends[rank], clock[rank], busy[rank]
+        actions, rank_starts, rank_ends, now, load = (
+            plan[rank],
+            starts[rank],
+            ends[rank],
+            clock[rank],
+            busy[rank],
+        )
         for i in range(len(rank_ends), len(actions)):
             kind, micro, stage = actions[i]
             seconds, inputs, outputs, readers, on_wire = work[kind]
@@ -96,7 +119,9 @@ def simulate(plan: Plan, forward_seconds: Durations, backward_seconds: Durations
             rank_starts.append(start)
             rank_ends.append(now)
             if on_wire[stage]:
-                wire_free[kind][rank] = outputs[stage][micro] = max(now, wire_free[kind][rank]) + on_wire[stage]
+                wire_free[kind][rank] = outputs[stage][micro] = (
+                    max(now, wire_free[kind][rank]) + on_wire[stage]
+                )
             else:
                 outputs[stage][micro] = now
             if readers[stage] in waiting:
@@ -112,94 +137,52 @@ class _Work(NamedTuple):
     """All that one kind of action needs to know; every list has one entry per virtual stage."""
 
     seconds: list[float]
-    inputs: list[list[float | None]]       # per micro-batch: when what it starts from is there; None: not yet
-    outputs: list[list[float | None]]      # per micro-batch: when what it makes is there for the next action
-    readers: list[int]                     # the rank that reads it, −1 for none
-    on_wire: list[float]                   # how long the message takes, 0 where none leaves the rank
+    # per micro-batch: when what it starts from is there; None: not yet
+    inputs: list[list[float | None]]
+    # per micro-batch: when what it makes is there for the next action
+    outputs: list[list[float | None]]
+    readers: list[int]  # the rank that reads it, −1 for none
+    # how long the message takes, 0 where none leaves the rank
+    on_wire: list[float]
 
 
-def _tables(plan: Plan, forward: Durations, backward: Durations, weight: Durations, message_seconds: float) -> dict[str, _Work]:
+def _tables(
+    plan: Plan, forward: Durations, backward: Durations, weight: Durations, message_seconds: float
+) -> dict[str, _Work]:
     ranks, stages = len(plan), 1 + max(action.stage for actions in plan for action in actions)
     micro_batches = 1 + max(action.micro for actions in plan for action in actions)
     f, b, w = (_per_stage(seconds, stages) for seconds in (forward, backward, weight))
     if not splits_backward(plan):
         b = [whole + part for whole, part in zip(b, w, strict=True)]
-    # one row more than there are stages: the first stage's forward waits for nothing, the last one's backward for its forward
-    forwards: list[list[float | None]] = [[0.0] * micro_batches, *([None] * micro_batches for _ in range(stages))]
-    backwards: list[list[float | None]] = [*([None] * micro_batches for _ in range(stages)), forwards[stages]]
+    # one row more than there are stages: the first stage's forward waits for nothing, the last
+    # one's backward for its forward
+    forwards: list[list[float | None]] = [
+        [0.0] * micro_batches,
+        *([None] * micro_batches for _ in range(stages)),
+    ]
+    backwards: list[list[float | None]] = [
+        *([None] * micro_batches for _ in range(stages)),
+        forwards[stages],
+    ]
     at_once, nowhere = [[0.0] * micro_batches] * stages, [[None] * micro_batches] * stages
     after, before = ([(stage + step) % ranks for stage in range(stages)] for step in (1, -1))
     on_wire = [message_seconds if ranks > 1 else 0] * (stages - 1)
-    return {"F": _Work(f, forwards[:-1], forwards[1:], after, [*on_wire, 0]),
-            "B": _Work(b, backwards[1:], backwards[:-1], before, [0, *on_wire]),
-            "W": _Work(w, at_once, nowhere, [-1] * stages, [0] * stages)}  # fmt: skip
+    return {
+        "F": _Work(f, forwards[:-1], forwards[1:], after, [*on_wire, 0]),
+        "B": _Work(b, backwards[1:], backwards[:-1], before, [0, *on_wire]),
+        "W": _Work(w, at_once, nowhere, [-1] * stages, [0] * stages),
+    }
 
 
 def _per_stage(seconds: Durations, stages: int) -> list[float]:
     given = list(seconds) if isinstance(seconds, Iterable) else [seconds] * stages
     if len(given) != stages:
-        raise ValueError(t(f"{len(given)} durations were given for {stages} virtual stages: give one number, or one for each.",
-                           f"给了 {len(given)} 个时长，而虚拟阶段有 {stages} 个：请只给一个数，或每个阶段给一个。"))
+        raise ValueError(
+            t(
+                f"{len(given)} durations were given for {stages} virtual stages: give one number,"
+                " or one for each.",
+                f"给了 {len(given)} 个时长，而虚拟阶段有 {stages} 个："
+                f"请只给一个数，或每个阶段给一个。",
+            )
+        )
     return given
-
-
-def bubble_seconds_closed(name: Schedule, ranks: int, micro_batches: int, forward_seconds: float, backward_seconds: float,
-                          weight_seconds: float = 0, virtual_stages: int = 1, message_seconds: float = 0) -> float | None:  # fmt: skip
-    """What `simulate` finds as every rank's bubble where all virtual stages take as long; None where no form is known.
-
-    F, B and W are the durations of one micro-batch on one *virtual* stage (p ranks, m micro-batches, v stages a rank, c
-    seconds a message). Without messages: (p−1)(F+B+W) for gpipe, 1f1b and interleaved (SC21, section 2.2), and for
-    zero-bubble (p−1)(F+B) − (min(m, p) − 1)·min(F, B, W), which for m ≥ p and W the shortest is the (p−1)(F+B−W) of
-    Qi et al. 2023, section 2.3. The rest is ours, and holds because the tests compare it with the simulation on a grid:
-    the terms in c, for gpipe always, for 1f1b while c ≤ F+B+W, for interleaved while c ≤ min(F, B+W), for zero-bubble
-    while 2c ≤ W ≤ min(F, B). 1F1B alone pays for messages with every p micro-batches anew. Raises ConfigError for a
-    schedule that cannot be made.
-    """
-    refuse_schedule(name, ranks, micro_batches, virtual_stages)
-    p, m, v, c, behind = ranks, micro_batches, virtual_stages, message_seconds, ranks - 1
-    forward, backward = forward_seconds, backward_seconds + weight_seconds
-    if behind == 0:
-        return 0
-    if name == "gpipe":     # a wire slower than the ranks sets the pace
-        return behind * (forward + backward + 2 * c) + (m - 1) * (max(0, c - forward) + max(0, c - backward))
-    if name == "1f1b":
-        rounds, rest = divmod(m - 1, p)
-        return behind * (forward + backward) + 2 * c * (behind * (1 + rounds) + max(0, rest - 1)) if c <= forward + backward else None
-    if name == "interleaved":
-        return behind * (forward + backward) + 2 * c * (v * p - 1) if c <= min(forward, backward) else None
-    shortest = min(forward_seconds, backward_seconds, weight_seconds)
-    if c and not 2 * c <= weight_seconds == shortest:
-        return None
-    return behind * (forward_seconds + backward_seconds) - (min(m, p) - 1) * shortest + 2 * c * (behind + min(max(m - 2, 0), behind))
-
-
-def ideal_seconds(micro_batches: int, forward_seconds: float, backward_seconds: float, weight_seconds: float = 0, virtual_stages: int = 1) -> float:
-    """A rank's compute without any bubble: v·m times the forward and the whole backward of one virtual stage."""
-    return virtual_stages * micro_batches * (forward_seconds + backward_seconds + weight_seconds)
-
-
-def step_seconds(name: Schedule, ranks: int, micro_batches: int, forward_seconds: float, backward_seconds: float,
-                 weight_seconds: float = 0, virtual_stages: int = 1, message_seconds: float = 0) -> float:  # fmt: skip
-    """`simulate(…).seconds` for equal virtual stages: by the closed form where there is one, else by playing the plan.
-
-    Takes what `bubble_seconds_closed` takes, and raises what it raises.
-    """
-    durations = (forward_seconds, backward_seconds, weight_seconds)
-    bubble = bubble_seconds_closed(name, ranks, micro_batches, *durations, virtual_stages, message_seconds)
-    if bubble is not None:
-        return ideal_seconds(micro_batches, *durations, virtual_stages) + bubble
-    return simulate(make_schedule(name, ranks, micro_batches, virtual_stages), *durations, message_seconds).seconds
-
-
-def bubble_over_ideal(name: Schedule, ranks: int, micro_batches: int, forward_seconds: float, backward_seconds: float,
-                      weight_seconds: float = 0, virtual_stages: int = 1, message_seconds: float = 0) -> float:  # fmt: skip
-    """`Timeline.bubble_over_ideal` for equal virtual stages: (p−1)/m for gpipe and 1f1b, (p−1)/(v·m) for interleaved."""
-    durations = (forward_seconds, backward_seconds, weight_seconds, virtual_stages)
-    return step_seconds(name, ranks, micro_batches, *durations, message_seconds) / ideal_seconds(micro_batches, *durations) - 1
-
-
-def bubble_over_total(name: Schedule, ranks: int, micro_batches: int, forward_seconds: float, backward_seconds: float,
-                      weight_seconds: float = 0, virtual_stages: int = 1, message_seconds: float = 0) -> float:  # fmt: skip
-    """`Timeline.bubble_over_total` for equal virtual stages: (p−1)/(m+p−1) for gpipe and 1f1b."""
-    durations = (forward_seconds, backward_seconds, weight_seconds, virtual_stages)
-    return 1 - ideal_seconds(micro_batches, *durations) / step_seconds(name, ranks, micro_batches, *durations, message_seconds)

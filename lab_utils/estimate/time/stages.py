@@ -1,7 +1,8 @@
-"""Seconds of each pipeline stage for one micro-batch, from the ledger: compute, and the tensor-parallel messages between.
+"""Seconds of each pipeline stage for one micro-batch, from the ledger: compute, and the
+tensor-parallel messages between.
 
-All blocks of a model are alike, so the ledger is asked for a model of one block; a stage is a number of those, the first
-one with the embedding and the last one with the head.
+All blocks of a model are alike, so the ledger is asked for a model of one block; a stage is a
+number of those, the first one with the embedding and the last one with the head.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from .roofline import op_time
 
 @dataclass(frozen=True, slots=True)
 class PassTime:
-    """Seconds of one micro-batch through a part of the model: what the rank computes, and waits for along tp meanwhile.
+    """Seconds of one micro-batch through a part of the model: what the rank computes, and waits for
+    along tp meanwhile.
 
-    `backward` includes what is recomputed; `weight` is the part that a zero-bubble schedule may put off.
+    `backward` includes what is recomputed; `weight` is the part that a zero-bubble schedule may put
+    off.
     """
 
     forward: float = 0.0
@@ -32,12 +35,24 @@ class PassTime:
     tp_hidden: float = 0.0
 
     def __add__(self, other: PassTime) -> PassTime:
-        return PassTime(self.forward + other.forward, self.backward + other.backward, self.weight + other.weight, self.tp_forward + other.tp_forward,
-                        self.tp_backward + other.tp_backward, self.tp_hidden + other.tp_hidden)
+        return PassTime(
+            self.forward + other.forward,
+            self.backward + other.backward,
+            self.weight + other.weight,
+            self.tp_forward + other.tp_forward,
+            self.tp_backward + other.tp_backward,
+            self.tp_hidden + other.tp_hidden,
+        )
 
     def __mul__(self, times: int) -> PassTime:
-        return PassTime(times * self.forward, times * self.backward, times * self.weight, times * self.tp_forward, times * self.tp_backward,
-                        times * self.tp_hidden)
+        return PassTime(
+            times * self.forward,
+            times * self.backward,
+            times * self.weight,
+            times * self.tp_forward,
+            times * self.tp_backward,
+            times * self.tp_hidden,
+        )
 
     @property
     def compute(self) -> float:
@@ -51,23 +66,35 @@ class PassTime:
 
 
 class StageClock:
-    """The stages' seconds on `cluster`, as `framework` runs them; remembers parts that layouts have in common.
+    """The stages' seconds on `cluster`, as `framework` runs them; remembers parts that layouts have
+    in common.
 
     `free`: with "tp" in it, tensor-parallel messages take no time.
     """
 
-    def __init__(self, cluster: Cluster, framework: Framework = OURS, free: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, cluster: Cluster, framework: Framework = OURS, free: frozenset[str] = frozenset()
+    ) -> None:
         self.cluster, self.framework, self.free = cluster, framework, free
         self._parts: dict[tuple, dict[str, PassTime]] = {}
 
     def stages(self, config: TrainConfig) -> tuple[PassTime, ...]:
         """One micro-batch's seconds on every virtual stage, in forward order."""
         p, part = config.parallel, self._parts_of(config)
-        again, layers = set(config.recomputed_layers()), stage_layers(config.model.layers, p.pp * p.virtual_stages)
+        again, layers = (
+            set(config.recomputed_layers()),
+            stage_layers(config.model.layers, p.pp * p.virtual_stages),
+        )
         blocks: dict[tuple[int, int], PassTime] = {}
         stages = []
         for own in layers:
-            recomputed = len(own) if config.recompute == "full" else len(again.intersection(own)) if again else 0
+            recomputed = (
+                len(own)
+                if config.recompute == "full"
+                else len(again.intersection(own))
+                if again
+                else 0
+            )
             key = len(own) - recomputed, recomputed
             if key not in blocks:
                 blocks[key] = part["block"] * key[0] + part["block again"] * key[1]
@@ -77,14 +104,25 @@ class StageClock:
         return tuple(stages)
 
     def _parts_of(self, config: TrainConfig) -> dict[str, PassTime]:
-        p, policy = config.parallel, config.recompute if config.recompute in ("none", "selective", "full") else "some"
-        key = (config.model, config.micro_batch, config.precision, p.tp, p.sequence_parallel, policy)
+        p, policy = (
+            config.parallel,
+            config.recompute if config.recompute in ("none", "selective", "full") else "some",
+        )
+        key = (
+            config.model,
+            config.micro_batch,
+            config.precision,
+            p.tp,
+            p.sequence_parallel,
+            policy,
+        )
         if key not in self._parts:
             self._parts[key] = self._timed(config, policy)
         return self._parts[key]
 
     def _timed(self, config: TrainConfig, policy: str) -> dict[str, PassTime]:
-        """PassTime of "embed", one "block" as the policy leaves it, one "block again" recomputed in full, and "predict"."""
+        """PassTime of "embed", one "block" as the policy leaves it, one "block again" recomputed in
+        full, and "predict"."""
         first = self._one(config, policy if policy in ("none", "selective") else "none")
         again = self._one(config, "full")["block"] if policy in ("full", "some") else PassTime()
         return first | {"block again": again}
@@ -92,39 +130,86 @@ class StageClock:
     def _one(self, config: TrainConfig, policy: str) -> dict[str, PassTime]:
         p, link = config.parallel, axis_link(self.cluster, config.parallel, "tp")
         sums = dict.fromkeys(("embed", "block", "predict"), PassTime())
-        ledger = block_ledger(config.model, config.micro_batch, config.precision, p.tp, p.sequence_parallel, policy, self.framework.convention)
+        ledger = block_ledger(
+            config.model,
+            config.micro_batch,
+            config.precision,
+            p.tp,
+            p.sequence_parallel,
+            policy,
+            self.cluster.kernels,
+        )
         for part, ops in ledger.items():
             for op in ops:
                 sums["block" if part == "blocks.0" else part] += self._pass_time(op, config, link)
         return sums
 
     def _pass_time(self, op: Op, config: TrainConfig, link: Link) -> PassTime:
-        if op.kind == "attention" and self.framework.score_passes and config.model.attention == "explicit":
+        if (
+            op.kind == "attention"
+            and self.framework.score_passes
+            and config.model.attention == "explicit"
+        ):
             op = self._fused(op, config)
-        time, messages = op_time(op, config, self.cluster), {"forward": 0.0, "backward": 0.0, "recompute": 0.0}
+        time, messages = (
+            op_time(op, config, self.cluster),
+            {"forward": 0.0, "backward": 0.0, "recompute": 0.0},
+        )
         if "tp" not in self.free:
             for message in op.traffic:
-                messages[message.phase] += collective_seconds(message.op, message.bytes, config.parallel.tp, link)
-        whole, shown = sum(messages.values()), 1 / config.parallel.tp if self.framework.overlap_tensor else 1
-        return PassTime(time.forward, time.backward + time.recomputed, time.weight, messages["forward"] * shown,
-                        (messages["backward"] + messages["recompute"]) * shown, whole * (1 - shown))  # fmt: skip
+                messages[message.phase] += collective_seconds(
+                    message.op, message.bytes, config.parallel.tp, link
+                )
+        whole, shown = (
+            sum(messages.values()),
+            1 / config.parallel.tp if self.framework.overlap_tensor else 1,
+        )
+        return PassTime(
+            time.forward,
+            time.backward + time.recomputed,
+            time.weight,
+            messages["forward"] * shown,
+            (messages["backward"] + messages["recompute"]) * shown,
+            whole * (1 - shown),
+        )
 
     def _fused(self, op: Op, config: TrainConfig) -> Op:
-        """Attention whose scores pass through memory as often as the framework's kernels let them, with query, key, value and output."""
+        """Attention whose scores pass through memory as often as the framework's kernels let them,
+        with query, key, value and output."""
         model, width = config.model, 4 if config.precision == "fp32" else 2
         scores = width * config.micro_batch * model.heads * model.seq**2 // config.parallel.tp
-        heads = width * config.micro_batch * model.seq * model.head_dim * 2 * (model.heads + model.kv_heads) // config.parallel.tp
-        forward, backward = (int(passes * scores) + heads * times for passes, times in zip(self.framework.score_passes, (1, 2), strict=True))
-        return replace(op, forward_hbm_bytes=forward, backward_hbm_bytes=backward, recomputed_hbm_bytes=forward if op.recomputed_hbm_bytes else 0)
+        heads = (
+            width
+            * config.micro_batch
+            * model.seq
+            * model.head_dim
+            * 2
+            * (model.heads + model.kv_heads)
+            // config.parallel.tp
+        )
+        forward, backward = (
+            int(passes * scores) + heads * times
+            for passes, times in zip(self.framework.score_passes, (1, 2), strict=True)
+        )
+        return replace(
+            op,
+            forward_hbm_bytes=forward,
+            backward_hbm_bytes=backward,
+            recomputed_hbm_bytes=forward if op.recomputed_hbm_bytes else 0,
+        )
 
 
 def model_flops(config: TrainConfig) -> int:
-    """What `ops.step_flops` calls "model", of the whole job and one step, from the ledger of one block."""
+    """What `ops.step_flops` calls "model", of the whole job and one step, from the ledger of one
+    block."""
     block, ends = _flops_of_parts(config.model, config.micro_batch, config.precision)
     return (config.model.layers * block + ends) * config.micro_batches * config.parallel.dp
 
 
 @lru_cache(maxsize=512)
 def _flops_of_parts(model: ModelConfig, micro_batch: int, precision: str) -> tuple[int, int]:
-    found = {part: sum(op.forward_flops + op.backward_flops for op in ops) for part, ops in block_ledger(model, micro_batch, precision).items()}
+    found = {
+        part: sum(op.forward_flops + op.backward_flops for op in ops)
+        for part, ops in block_ledger(model, micro_batch, precision).items()
+    }
     return found["blocks.0"], found["embed"] + found["predict"]

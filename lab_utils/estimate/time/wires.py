@@ -1,4 +1,5 @@
-"""What one rank sends along dp and pp in a step, how much of it travels under computing, and what its update reads and writes."""
+"""What one rank sends along dp and pp in a step, how much of it travels under computing, and what
+its update reads and writes."""
 
 from __future__ import annotations
 
@@ -14,14 +15,17 @@ from .links import axis_link, collective_seconds
 from .roofline import memory_rate
 from .stages import PassTime
 
-# AdamW reads weight, gradient and both moments and writes all but the gradient: 7 fp32 numbers. SGD with momentum: 5.
+# AdamW reads weight, gradient and both moments and writes all but the gradient: 7 fp32 numbers. SGD
+# with momentum: 5.
 OPTIMIZER_STEP_BYTES = {"adamw": 28, "sgd": 20, "lion": 20, "adafactor": 16, "adam8bit": 16}
 
 
 class Wires:
     """What one rank sends along dp and pp, and how long that takes."""
 
-    def __init__(self, config: TrainConfig, cluster: Cluster, framework: Framework, free: frozenset[str]) -> None:
+    def __init__(
+        self, config: TrainConfig, cluster: Cluster, framework: Framework, free: frozenset[str]
+    ) -> None:
         self.config, self.cluster, self.framework, self.free = config, cluster, framework, free
         p = config.parallel
         self.held = 2 if config.precision == "bf16-pure" else 4
@@ -40,7 +44,9 @@ class Wires:
         payload = self.config.micro_batch * model.seq * model.hidden * self.held
         seconds = collective_seconds("send", payload / share, 2, axis_link(self.cluster, p, "pp"))
         if self.framework.split_messages and not p.sequence_parallel:
-            seconds += collective_seconds("all_gather", payload, p.tp, axis_link(self.cluster, p, "tp"))
+            seconds += collective_seconds(
+                "all_gather", payload, p.tp, axis_link(self.cluster, p, "tp")
+            )
         return seconds
 
     def _on_dp(self, op: str, payload: float, calls: int) -> float:
@@ -52,18 +58,29 @@ class Wires:
     def gradients(self, backward: float, m: int) -> tuple[float, float]:
         """(exposed, hidden) seconds of the gradients' sums; `backward` is of one micro-batch."""
         p = self.config.parallel
-        calls = max(1, round(self.numel * self.gradient / p.bucket_bytes)) if p.zero == 0 else max(1, self.config.model.layers // p.pp)
+        calls = (
+            max(1, round(self.numel * self.gradient / p.bucket_bytes))
+            if p.zero == 0
+            else max(1, self.config.model.layers // p.pp)
+        )
         if p.zero == 0 and p.gradient_sync == "naive":
             calls = max(1, _tensors(self.config.model) // p.pp)
-        once = self._on_dp("all_reduce" if p.zero == 0 else "reduce_scatter", self.numel * self.gradient, calls)
+        once = self._on_dp(
+            "all_reduce" if p.zero == 0 else "reduce_scatter", self.numel * self.gradient, calls
+        )
         times = m if p.zero >= 2 else 1
-        if not (self.framework.overlap_gradients and self.cluster.overlaps) or p.zero == 0 and p.gradient_sync == "naive":
+        if (
+            not (self.framework.overlap_gradients and self.cluster.overlaps)
+            or p.zero == 0
+            and p.gradient_sync == "naive"
+        ):
             return times * once, 0.0
         exposed = max(once / calls, times * max(0.0, once - backward))
         return exposed, times * once - exposed
 
     def zero3(self, rank: PassTime, m: int) -> tuple[float, float]:
-        """ZeRO-3: (waiting, hidden) seconds of gathers and sums. A part's weights travel while the part before computes."""
+        """ZeRO-3: (waiting, hidden) seconds of gathers and sums. A part's weights travel while the
+        part before computes."""
         low = 2 if self.config.precision in ("bf16", "fp16") else self.held
         calls = max(1, self.config.model.layers // self.config.parallel.pp)
         gather = self._on_dp("all_gather", self.numel * low, calls)
@@ -71,30 +88,43 @@ class Wires:
         if not self.cluster.overlaps:
             return whole, 0.0
         first, sums = gather / calls, whole / m - 2 * gather
-        forward, backward = rank.forward + rank.tp_forward, rank.backward + rank.weight + rank.tp_backward
-        waiting = m * (first + max(0.0, gather - first - forward) + max(0.0, gather + sums - first - backward))
+        forward, backward = (
+            rank.forward + rank.tp_forward,
+            rank.backward + rank.weight + rank.tp_backward,
+        )
+        waiting = m * (
+            first + max(0.0, gather - first - forward) + max(0.0, gather + sums - first - backward)
+        )
         return waiting, whole - waiting
 
     def optimizer(self) -> tuple[float, float]:
-        """(seconds of the update, seconds in which updated weights are gathered and nothing else happens)."""
+        """(seconds of the update, seconds in which updated weights are gathered and nothing else
+        happens)."""
         p, cluster = self.config.parallel, self.cluster
         owned = self.numel / p.dp if p.zero else self.numel
-        nbytes = OPTIMIZER_STEP_BYTES[self.config.optimizer] + (2 * (self.held + 4) if self.config.precision == "bf16-pure" or p.offload else 0)
+        nbytes = OPTIMIZER_STEP_BYTES[self.config.optimizer] + (
+            2 * (self.held + 4) if self.config.precision == "bf16-pure" or p.offload else 0
+        )
         if p.offload:
             rate = cluster.host_memory_bytes_per_second or inf
-            update = owned * (nbytes / rate + 2 * self.held / (cluster.host_link_bytes_per_second or inf))
+            update = owned * (
+                nbytes / rate + 2 * self.held / (cluster.host_link_bytes_per_second or inf)
+            )
         else:
             update = owned * nbytes / memory_rate(cluster, "optimizer")
-        if cluster.cores is not None:       # eager code on a CPU touches every tensor by itself
+        if cluster.cores is not None:  # eager code on a CPU touches every tensor by itself
             update += cluster.launch_seconds * _tensors(self.config.model) / p.pp
         publish = 0.0
         if p.zero in (1, 2) and not self.framework.overlap_parameters:
-            publish = self._on_dp("all_gather", self.numel * self.held, max(1, self.config.model.layers // p.pp))
+            publish = self._on_dp(
+                "all_gather", self.numel * self.held, max(1, self.config.model.layers // p.pp)
+            )
         return update, publish
 
 
 def parameters_of_rank(config: TrainConfig) -> float:
-    """Parameters of the rank with most of them: its blocks, with the embeddings or the head; tp cuts all but the positions."""
+    """Parameters of the rank with most of them: its blocks, with the embeddings or the head; tp
+    cuts all but the positions."""
     p, model = config.parallel, config.model
     block, words, positions, head = sizes_of_parts(model)
     layers = stage_layers(model.layers, p.pp * p.virtual_stages)
@@ -106,10 +136,19 @@ def parameters_of_rank(config: TrainConfig) -> float:
 
 @lru_cache(maxsize=64)
 def sizes_of_parts(model: ModelConfig) -> tuple[int, int, int, int]:
-    """Parameters of one block, of the word and the position embeddings, and of final norm and head (a tied one counts to both)."""
+    """Parameters of one block, of the word and the position embeddings, and of final norm and head
+    (a tied one counts to both)."""
     one, two = (parameter_count(replace(model, layers=layers)) for layers in (1, 2))
-    words, positions = model.vocab * model.hidden, model.seq * model.hidden if model.positions == "learned" else 0
-    return two - one, words, positions, 2 * one - two - words - positions + (words if model.tied else 0)
+    words, positions = (
+        model.vocab * model.hidden,
+        model.seq * model.hidden if model.positions == "learned" else 0,
+    )
+    return (
+        two - one,
+        words,
+        positions,
+        2 * one - two - words - positions + (words if model.tied else 0),
+    )
 
 
 @lru_cache(maxsize=64)

@@ -1,4 +1,5 @@
-"""Exercise 3 at work: a chain of real layers, what each costs by itself, and what a plan costs when it is carried out."""
+"""Exercise 3 at work: a chain of real layers, what each costs by itself, and what a plan costs when
+it is carried out."""
 
 from __future__ import annotations
 
@@ -26,14 +27,15 @@ ROWS = 16
 class Layer(NamedTuple):
     """What one layer costs, as it was measured by itself."""
 
-    input_bytes: int        # of its input
-    saved_bytes: int        # that it keeps for its backward pass, its input included
-    flops: int              # of running it forward once
+    input_bytes: int  # of its input
+    saved_bytes: int  # that it keeps for its backward pass, its input included
+    flops: int  # of running it forward once
 
 
 @dataclass(frozen=True)
 class Model:
-    """A chain of layers in fp32: `widths[i]` features come into layer i, `inner[i]` are inside it, the last width goes out."""
+    """A chain of layers in fp32: `widths[i]` features come into layer i, `inner[i]` are inside it,
+    the last width goes out."""
 
     widths: tuple[int, ...]
     inner: tuple[int, ...]
@@ -42,19 +44,25 @@ class Model:
     def layers(self) -> nn.ModuleList:
         """The layers with their first weights."""
         torch.manual_seed(self.seed)
-        return nn.ModuleList(Link(a, i, b) for a, i, b in zip(self.widths, self.inner, self.widths[1:], strict=False))
+        return nn.ModuleList(
+            Link(a, i, b) for a, i, b in zip(self.widths, self.inner, self.widths[1:], strict=False)
+        )
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model and a budget: so many bytes saved for backward at any moment. `criterion`: what the case is there to show."""
+    """A model and a budget: so many bytes saved for backward at any moment. `criterion`: what the
+    case is there to show."""
 
     model: Model
     budget: int
     criterion: str | None = None
 
     def __str__(self) -> str:
-        return t(f"{len(self.model.inner)} layers, a budget of {self.budget:,} bytes", f"{len(self.model.inner)} 层，预算 {self.budget:,} 字节")
+        return t(
+            f"{len(self.model.inner)} layers, a budget of {self.budget:,} bytes",
+            f"{len(self.model.inner)} 层，预算 {self.budget:,} 字节",
+        )
 
 
 class Link(nn.Module):
@@ -62,7 +70,11 @@ class Link(nn.Module):
 
     def __init__(self, into: int, inner: int, out: int) -> None:
         super().__init__()
-        self.into, self.out, self.runs = nn.Linear(into, inner, bias=False), nn.Linear(inner, out, bias=False), 0
+        self.into, self.out, self.runs = (
+            nn.Linear(into, inner, bias=False),
+            nn.Linear(inner, out, bias=False),
+            0,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         self.runs += 1
@@ -71,7 +83,8 @@ class Link(nn.Module):
 
 @dataclass
 class Cost:
-    """A plan, carried out: bytes saved for backward when forward is over, at the most in the whole step; FLOPs of second runs."""
+    """A plan, carried out: bytes saved for backward when forward is over, at the most in the whole
+    step; FLOPs of second runs."""
 
     plan: Plan
     forward_peak: int
@@ -81,20 +94,22 @@ class Cost:
 
 @dataclass
 class Facts:
-    """What an answer came to in one case. `malformed` says what is wrong with what it returned; `best` costs the fewest FLOPs that fit."""
+    """What an answer came to in one case. `malformed` says what is wrong with what it returned;
+    `best` costs the fewest FLOPs that fit."""
 
     returned: str
     malformed: str | None
     gave_up: bool
     cost: Cost | None
     best: Cost | None
-    least_peak: int         # of any plan
-    keep_all: int           # bytes saved if nothing is recomputed
+    least_peak: int  # of any plan
+    keep_all: int  # bytes saved if nothing is recomputed
 
 
 @cache
 def costs(model: Model) -> tuple[Layer, ...]:
-    """Each layer run by itself: bytes of live storages that it saved, and FLOPs as torch counts them."""
+    """Each layer run by itself: bytes of live storages that it saved, and FLOPs as torch counts
+    them."""
     x, found = torch.zeros(ROWS, model.widths[0]), []
     for layer in model.layers():
         x = x.detach().requires_grad_()
@@ -106,7 +121,8 @@ def costs(model: Model) -> tuple[Layer, ...]:
 
 
 def carry_out(model: Model, plan: Plan) -> Cost:
-    """A step of the real layers under `plan`, with the course's own checkpoint, and what it took."""
+    """A step of the real layers under `plan`, with the course's own checkpoint, and what it
+    took."""
     layers, ends = model.layers(), dict(plan)
     per_layer, at = costs(model), 0
     with SavedActivations(layers) as saved:
@@ -117,11 +133,17 @@ def carry_out(model: Model, plan: Plan) -> Cost:
             at = at + 1 if end is None else end
         forward_peak = saved.peak
         x.backward(torch.ones_like(x))
-    return Cost(plan, forward_peak, saved.peak, sum((layer.runs - 1) * cost.flops for layer, cost in zip(layers, per_layer, strict=True)))
+    return Cost(
+        plan,
+        forward_peak,
+        saved.peak,
+        sum((layer.runs - 1) * cost.flops for layer, cost in zip(layers, per_layer, strict=True)),
+    )
 
 
 def every_plan(begin: int, end: int) -> Iterator[Plan]:
-    """All ways to deal with layers begin to end − 1: each kept, or in a segment with its neighbours."""
+    """All ways to deal with layers begin to end − 1: each kept, or in a segment with its
+    neighbours."""
     if begin == end:
         yield []
         return
@@ -131,7 +153,8 @@ def every_plan(begin: int, end: int) -> Iterator[Plan]:
 
 
 def expected_peak(layers: Sequence[Layer], plan: Plan) -> int:
-    """Bytes saved for backward, at the most. Tests hold this against `carry_out` for every plan; no verdict rests on it alone."""
+    """Bytes saved for backward, at the most. Tests hold this against `carry_out` for every plan; no
+    verdict rests on it alone."""
     ends, at, held, most = dict(plan), 0, 0, 0
     while at < len(layers):
         end = ends.get(at, at + 1)
@@ -143,9 +166,13 @@ def expected_peak(layers: Sequence[Layer], plan: Plan) -> int:
 
 @cache
 def frontier(model: Model) -> tuple[tuple[int, int, Plan], ...]:
-    """(peak, recomputed FLOPs, plan) of each plan to which no other is as good in one and better in the other; peaks rise."""
+    """(peak, recomputed FLOPs, plan) of each plan to which no other is as good in one and better in
+    the other; peaks rise."""
     layers = costs(model)
-    plans = [(expected_peak(layers, plan), sum(sum(x.flops for x in layers[a:b]) for a, b in plan), plan) for plan in every_plan(0, len(layers))]
+    plans = [
+        (expected_peak(layers, plan), sum(sum(x.flops for x in layers[a:b]) for a, b in plan), plan)
+        for plan in every_plan(0, len(layers))
+    ]
     found: list[tuple[int, int, Plan]] = []
     for entry in sorted(plans):
         if not found or entry[1] < found[-1][1]:
@@ -153,6 +180,7 @@ def frontier(model: Model) -> tuple[tuple[int, int, Plan], ...]:
     return tuple(found)
 
 
+@cache
 def best(case: Case) -> Cost | None:
     """The plan with the fewest FLOPs that fits, carried out; None if none fits."""
     fitting = [entry for entry in frontier(case.model) if entry[0] <= case.budget]
@@ -165,23 +193,49 @@ def malformed(returned: Any, n: int) -> str | None:
         return t("it is no list", "不是列表")
     at = 0
     for pair in returned:
-        if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(x, Integral) and not isinstance(x, bool) for x in pair)):
-            return t(f"{told(pair)} is no pair (begin, end) of whole numbers", f"{told(pair)} 不是整数对 (begin, end)")
+        if not (
+            isinstance(pair, list | tuple)
+            and len(pair) == 2
+            and all(isinstance(x, Integral) and not isinstance(x, bool) for x in pair)
+        ):
+            return t(
+                f"{told(pair)} is no pair (begin, end) of whole numbers",
+                f"{told(pair)} 不是整数对 (begin, end)",
+            )
         begin, end = pair
         if not at <= begin < end <= n:
-            return t(f"({begin}, {end}) is empty, overlaps, is out of order or goes beyond layer {n - 1}",
-                     f"({begin}, {end}) 为空、有重叠、次序不对，或者超出了第 {n - 1} 层")
+            return t(
+                f"({begin}, {end}) is empty, overlaps, is out of order or goes beyond layer"
+                f" {n - 1}",
+                f"({begin}, {end}) 为空、有重叠、次序不对，或者超出了第 {n - 1} 层",
+            )
         at = end
     return None
 
 
-def run_cases(answer: Callable[[list[Layer], int], Any], cases: Sequence[Case], patience: float) -> None:
+def run_cases(
+    answer: Callable[[list[Layer], int], Any], cases: Sequence[Case], patience: float
+) -> None:
     """In the process of its own: each case once."""
     for number, case in enumerate(cases):
         begin_case(number, patience)
         layers = costs(case.model)
         returned = answer(list(layers), case.budget)
         wrong = None if returned is None else malformed(returned, len(layers))
-        plan = None if returned is None or wrong else [(int(begin), int(end)) for begin, end in returned]
-        saw(number, Facts(told(returned), wrong, returned is None, None if plan is None else carry_out(case.model, plan), best(case),
-                          frontier(case.model)[0][0], sum(layer.saved_bytes for layer in layers)))
+        plan = (
+            None
+            if returned is None or wrong
+            else [(int(begin), int(end)) for begin, end in returned]
+        )
+        saw(
+            number,
+            Facts(
+                told(returned),
+                wrong,
+                returned is None,
+                None if plan is None else carry_out(case.model, plan),
+                best(case),
+                frontier(case.model)[0][0],
+                sum(layer.saved_bytes for layer in layers),
+            ),
+        )

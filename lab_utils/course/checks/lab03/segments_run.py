@@ -1,4 +1,5 @@
-"""Exercise 2 at work: layers that count their runs and know who called them, the bytes alive after forward, random numbers."""
+"""Exercise 2 at work: layers that count their runs and know who called them, the bytes alive after
+forward, random numbers."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,8 @@ from torch.utils import checkpoint as torch_checkpoint
 
 from ....i18n import t
 from ....train import recompute
-from ..live import LiveStorages
 from ..ranks import BrokenRule, begin_case, saw
+from ..watch import Watch, watch_threads
 from .alone import off, told
 
 READY_MADE = {torch_checkpoint.__file__, recompute.__file__}
@@ -27,29 +29,40 @@ TOKENS, WIDTH = 256, 32
 
 @dataclass(frozen=True)
 class Case:
-    """A segment of layers with these inner widths, in fp32. `criterion`: the one thing that the case is there to show."""
+    """A segment of layers with these inner widths, in fp32. `criterion`: the one thing that the
+    case is there to show."""
 
     inner: tuple[int, ...]
     criterion: str | None = None
     dropout: float = 0.0
     keep_as: str | None = None
-    arguments: bool = False         # each layer also gets a tensor that needs a gradient, a mask, a number and None
-    needs_gradient: bool = True     # of the input
-    frozen: tuple[int, ...] = ()    # layers whose parameters need none
-    nested: bool = False            # all layers but the first are a segment inside the segment
-    passes: int = 1                 # forward passes before the first backward pass
-    again: bool = False             # the whole once more, gradients adding up
+    # each layer also gets a tensor that needs a gradient, a mask, a number and None
+    arguments: bool = False
+    needs_gradient: bool = True  # of the input
+    frozen: tuple[int, ...] = ()  # layers whose parameters need none
+    nested: bool = False  # all layers but the first are a segment inside the segment
+    passes: int = 1  # forward passes before the first backward pass
+    again: bool = False  # the whole once more, gradients adding up
     seed: int = 0
 
     def __str__(self) -> str:
         words = [t(f"{len(self.inner)} layers", f"{len(self.inner)} 层")]
         words += [t(f"dropout {self.dropout:g}", f"dropout {self.dropout:g}")] * bool(self.dropout)
-        words += [t(f"inputs kept as {self.keep_as}", f"输入以 {self.keep_as} 保存")] * bool(self.keep_as)
+        words += [t(f"inputs kept as {self.keep_as}", f"输入以 {self.keep_as} 保存")] * bool(
+            self.keep_as
+        )
         words += [t("more arguments", "更多输入")] * self.arguments
-        words += [t("an input that needs no gradient", "输入不需要梯度")] * (not self.needs_gradient)
+        words += [t("an input that needs no gradient", "输入不需要梯度")] * (
+            not self.needs_gradient
+        )
         words += [t("frozen layers", "有冻结的层")] * bool(self.frozen)
         words += [t("a segment inside the segment", "段中有段")] * self.nested
-        words += [t(f"{self.passes} passes before the backward pass", f"先做 {self.passes} 次前向，再做反向")] * (self.passes > 1)
+        words += [
+            t(
+                f"{self.passes} passes before the backward pass",
+                f"先做 {self.passes} 次前向，再做反向",
+            )
+        ] * (self.passes > 1)
         words += [t("two steps", "两步")] * self.again
         return t(", ", "、").join(words)
 
@@ -64,12 +77,19 @@ class Case:
     def feed(self) -> Feed:
         """What the layers are called with, drawn from the seed."""
         generator = torch.Generator().manual_seed(self.seed + 1)
-        inputs = [torch.randn(TOKENS, WIDTH, generator=generator).requires_grad_(self.needs_gradient) for _ in range(self.passes)]
+        inputs = [
+            torch.randn(TOKENS, WIDTH, generator=generator).requires_grad_(self.needs_gradient)
+            for _ in range(self.passes)
+        ]
         others: tuple[Any, ...] = ()
         if self.arguments:
             shift = torch.randn(WIDTH, generator=generator).requires_grad_()
             others = (shift, torch.rand(TOKENS, 1, generator=generator) < 0.2, 0.5, None)
-        return Feed(inputs, others, [torch.randn(TOKENS, WIDTH, generator=generator) for _ in range(self.passes)])
+        return Feed(
+            inputs,
+            others,
+            [torch.randn(TOKENS, WIDTH, generator=generator) for _ in range(self.passes)],
+        )
 
 
 @dataclass
@@ -82,14 +102,25 @@ class Feed:
 
 
 class Layer(nn.Module):
-    """x + down(dropout(gelu(up(x + shift)))) times `factor`, 0 where `mask` is set; counts its runs."""
+    """x + down(dropout(gelu(up(x + shift)))) times `factor`, 0 where `mask` is set; counts its
+    runs."""
 
     def __init__(self, inner: int, dropout: float) -> None:
         super().__init__()
-        self.up, self.down, self.dropout, self.runs = nn.Linear(WIDTH, inner), nn.Linear(inner, WIDTH), nn.Dropout(dropout), 0
+        self.up, self.down = nn.Linear(WIDTH, inner), nn.Linear(inner, WIDTH)
+        self.dropout, self.runs = nn.Dropout(dropout), 0
+        self.must_see: Callable[[], None] = lambda: None
 
-    def forward(self, x: Tensor, shift: Tensor | None = None, mask: Tensor | None = None, factor: float = 1.0, nothing: None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        shift: Tensor | None = None,
+        mask: Tensor | None = None,
+        factor: float = 1.0,
+        nothing: None = None,
+    ) -> Tensor:
         self.runs += 1
+        self.must_see()
         _refuse_ready_made()
         h = F.gelu(self.up(x if shift is None else x + shift))
         y = factor * self.down(self.dropout(h))
@@ -100,38 +131,51 @@ def _refuse_ready_made() -> None:
     frame = sys._getframe()
     while frame is not None:
         if frame.f_code.co_filename in READY_MADE:
-            raise BrokenRule("from-scratch", t("the second run is your own code's.", "第二次运行由你自己的代码完成。"),
-                             t(f"the layers were run by a ready-made checkpoint, in {Path(frame.f_code.co_filename).name}.",
-                               f"运行这些层的是现成的 checkpoint，在 {Path(frame.f_code.co_filename).name} 里。"))
+            raise BrokenRule(
+                "from-scratch",
+                t("the second run is your own code's.", "第二次运行由你自己的代码完成。"),
+                t(
+                    "the layers were run by a ready-made checkpoint, in"
+                    f" {Path(frame.f_code.co_filename).name}.",
+                    f"运行这些层的是现成的 checkpoint，"
+                    f"在 {Path(frame.f_code.co_filename).name} 里。",
+                ),
+            )
         frame = frame.f_back
 
 
 @dataclass
 class Facts:
-    """What was seen; `…_off` are errors as shares of the norm, inf where something of another shape came, None where nothing came."""
+    """What was seen; `…_off` are errors as shares of the norm, inf where something of another shape
+    came, None where nothing came."""
 
-    returned: str | None = None         # what came instead of a tensor of the right shape
+    returned: str | None = None  # what came instead of a tensor of the right shape
     output_off: float = 0.0
     output_has_graph: bool = True
-    kept: int = 0                       # bytes alive between forward and backward, beyond the output and what the caller holds
-    plain_kept: int = 0                 # by the same layers without any checkpoint
-    input_bytes: int = 0                # of the segment's input, in the dtype that it is to be kept in, and the further arguments
+    # bytes alive between forward and backward, beyond the output and what the caller holds
+    kept: int = 0
+    plain_kept: int = 0  # by the same layers without any checkpoint
+    # of the segment's input, in the dtype that it is to be kept in, and the further arguments
+    input_bytes: int = 0
     runs_forward: tuple[int, ...] = ()  # of each layer, when forward has returned
-    runs: tuple[int, ...] = ()          # when backward has
+    runs: tuple[int, ...] = ()  # when backward has
     input_off: float | None = 0.0
     others_off: float | None = 0.0
-    missing: int = 0                    # parameters without the gradient that they should have
+    missing: int = 0  # parameters without the gradient that they should have
     parameters: int = 0
-    unwanted: int = 0                   # frozen parameters that got one
+    unwanted: int = 0  # frozen parameters that got one
     parameters_off: float = 0.0
-    random_changed: bool = False        # forward drew other numbers than a plain run, or left the generator elsewhere
-    random_left: bool = False           # after backward the generator was not where it was before
-    left: int = 0                       # bytes alive after everything, beyond gradients
-    in_a_cycle: bool = False            # an output was still alive when nobody referred to it any more but itself
+    # forward drew other numbers than a plain run, or left the generator elsewhere
+    random_changed: bool = False
+    random_left: bool = False  # after backward the generator was not where it was before
+    left: int = 0  # bytes alive after everything, beyond gradients
+    # an output was still alive when nobody referred to it any more but itself
+    in_a_cycle: bool = False
 
 
 def run_cases(answer: Any, cases: Sequence[Case], patience: float) -> None:
     """In the process of its own: each case once."""
+    watch_threads()
     for number, case in enumerate(cases):
         begin_case(number, patience)
         saw(number, run(answer, case))
@@ -145,7 +189,7 @@ class Seen:
     has_graph: bool
     kept: int
     runs_forward: tuple[int, ...]
-    states: list[Tensor]        # after forward; before backward; after it
+    states: list[Tensor]  # after forward; before backward; after it
     left: int
     in_a_cycle: bool
     layers: nn.ModuleList
@@ -154,8 +198,13 @@ class Seen:
 
 def run(answer: Any, case: Case) -> Facts:
     """One case: the answer against the same layers run plainly."""
-    plain, came = go(_plainly, case, rounded=True), go(answer, case)
-    facts = Facts(plain_kept=plain.kept, kept=came.kept, runs_forward=came.runs_forward, runs=tuple(layer.runs for layer in came.layers))
+    plain, came = plain_run(case), go(answer, case)
+    facts = Facts(
+        plain_kept=plain.kept,
+        kept=came.kept,
+        runs_forward=came.runs_forward,
+        runs=tuple(layer.runs for layer in came.layers),
+    )
     for output, want in zip(came.outputs, plain.outputs, strict=True):
         if not isinstance(output, Tensor) or output.shape != want.shape:
             facts.returned = told(output)
@@ -165,12 +214,21 @@ def run(answer: Any, case: Case) -> Facts:
     width = torch.float32 if case.keep_as is None else getattr(torch, case.keep_as)
     facts.input_bytes = sum(x.numel() * width.itemsize for x in came.feed.inputs)
     facts.input_off = _gradients_off(came.feed.inputs, plain.feed.inputs)
-    facts.others_off = _gradients_off(*([x for x in feed.others if isinstance(x, Tensor)] for feed in (came.feed, plain.feed)))
+    facts.others_off = _gradients_off(
+        *([x for x in feed.others if isinstance(x, Tensor)] for feed in (came.feed, plain.feed))
+    )
     pairs = list(zip(came.layers.parameters(), plain.layers.parameters(), strict=True))
     facts.parameters = len(pairs)
     facts.missing = sum(mine.grad is None and right.grad is not None for mine, right in pairs)
     facts.unwanted = sum(mine.grad is not None and right.grad is None for mine, right in pairs)
-    facts.parameters_off = max((off(mine.grad, right.grad) for mine, right in pairs if None not in (mine.grad, right.grad)), default=0.0)
+    facts.parameters_off = max(
+        (
+            off(mine.grad, right.grad)
+            for mine, right in pairs
+            if None not in (mine.grad, right.grad)
+        ),
+        default=0.0,
+    )
     facts.random_changed = not torch.equal(came.states[0], plain.states[0])
     facts.random_left = not torch.equal(came.states[2], came.states[1])
     facts.left, facts.in_a_cycle = came.left - plain.left, came.in_a_cycle
@@ -178,8 +236,22 @@ def run(answer: Any, case: Case) -> Facts:
 
 
 def _gradients_off(came: list[Tensor], right: list[Tensor]) -> float | None:
-    pairs = [(mine.grad, want.grad) for mine, want in zip(came, right, strict=True) if want.grad is not None]
-    return None if any(mine is None for mine, _ in pairs) else max((off(*pair) for pair in pairs), default=0.0)
+    pairs = [
+        (mine.grad, want.grad)
+        for mine, want in zip(came, right, strict=True)
+        if want.grad is not None
+    ]
+    return (
+        None
+        if any(mine is None for mine, _ in pairs)
+        else max((off(*pair) for pair in pairs), default=0.0)
+    )
+
+
+@cache  # a launch may have many answers
+def plain_run(case: Case) -> Seen:
+    """The layers run plainly."""
+    return go(_plainly, case, rounded=True)
 
 
 def _plainly(layers: Sequence[nn.Module], keep_as: Any = None) -> Callable[..., Tensor]:
@@ -192,46 +264,76 @@ def _plainly(layers: Sequence[nn.Module], keep_as: Any = None) -> Callable[..., 
 
 
 def go(answer: Any, case: Case, rounded: bool = False) -> Seen:
-    """Make a segment of the case's layers with `answer`, run it forward and back; what it read is let go of in between.
+    """Make a segment of the case's layers with `answer`, run it forward and back; what it read is
+    let go of in between.
 
-    `rounded`: the gradients as they are when backward sees inputs that were kept as `keep_as`; the outputs are not touched.
+    `rounded`: the gradients as they are when backward sees inputs that were kept as `keep_as`; the
+    outputs are not touched.
     """
     layers, feed = case.layers(), case.feed()
     keep_as = None if case.keep_as is None else getattr(torch, case.keep_as)
-    live = LiveStorages()
-    live.follow([*layers.parameters(), *feed.inputs, *(x for x in feed.others if isinstance(x, Tensor)), *feed.gradients])
+    live = Watch()
+    for layer in layers:
+        layer.must_see = live.must_see
+    live.follow(
+        [
+            *layers.parameters(),
+            *feed.inputs,
+            *(x for x in feed.others if isinstance(x, Tensor)),
+            *feed.gradients,
+        ]
+    )
     with live:
-        parts = [layers[0], _as_module(answer(list(layers[1:]), keep_as))] if case.nested else list(layers)
+        parts = (
+            [layers[0], _as_module(answer(list(layers[1:]), keep_as))]
+            if case.nested
+            else list(layers)
+        )
         segment = answer(parts, keep_as)
     torch.manual_seed(case.seed + 2)
-    torch.rand(5)       # so that seeding again does not bring the state of the first run back
+    torch.rand(5)  # so that seeding again does not bring the state of the first run back
     begin, kept, in_a_cycle = live.now(), [], False
     for _ in range(2 if case.again else 1):
         before, outputs = live.now(), []
         with live:
             for x in feed.inputs:
-                outputs.append(segment(x + 0.0, *feed.others))     # a tensor that only the segment can keep alive
-        kept.append(live.now() - before - sum(y.untyped_storage().nbytes() for y in outputs if isinstance(y, Tensor)))
+                # a tensor that only the segment can keep alive
+                outputs.append(segment(x + 0.0, *feed.others))
+        kept.append(
+            live.now()
+            - before
+            - sum(y.untyped_storage().nbytes() for y in outputs if isinstance(y, Tensor))
+        )
         runs_forward, states = tuple(layer.runs for layer in layers), [torch.get_rng_state()]
         has_graph = all(isinstance(y, Tensor) and y.requires_grad for y in outputs)
-        torch.rand(3)       # somebody else draws numbers in between
+        torch.rand(3)  # somebody else draws numbers in between
         states.append(torch.get_rng_state())
         shown = [y.detach() if isinstance(y, Tensor) else y for y in outputs]
-        if has_graph and all(y.shape == g.shape for y, g in zip(outputs, feed.gradients, strict=True)):
+        if has_graph and all(
+            y.shape == g.shape for y, g in zip(outputs, feed.gradients, strict=True)
+        ):
             with live:
                 if rounded and keep_as is not None:
-                    feed.inputs = [x.detach().to(keep_as).float().requires_grad_(case.needs_gradient) for x in feed.inputs]
+                    feed.inputs = [
+                        x.detach().to(keep_as).float().requires_grad_(case.needs_gradient)
+                        for x in feed.inputs
+                    ]
                     outputs = [segment(x + 0.0, *feed.others) for x in feed.inputs]
                 torch.autograd.backward(outputs, [g.clone() for g in feed.gradients])
         states.append(torch.get_rng_state())
         in_a_cycle |= _outlive(outputs)
-    gradients = [x.grad for x in (*layers.parameters(), *feed.inputs, *feed.others) if isinstance(x, Tensor) and x.grad is not None]
+    gradients = [
+        x.grad
+        for x in (*layers.parameters(), *feed.inputs, *feed.others)
+        if isinstance(x, Tensor) and x.grad is not None
+    ]
     left = live.now() - begin - sum(g.untyped_storage().nbytes() for g in gradients)
     return Seen(shown, has_graph, kept[0], runs_forward, states, left, in_a_cycle, layers, feed)
 
 
 def _outlive(outputs: list[Any]) -> bool:
-    """Let go of the outputs; whether one of them is still there before the garbage collector comes by."""
+    """Let go of the outputs; whether one of them is still there before the garbage collector comes
+    by."""
     gc.disable()
     try:
         left = [weakref.ref(y) for y in outputs if isinstance(y, Tensor)]

@@ -1,25 +1,23 @@
-"""Exercise 3 on the ranks: a chain of blocks, a learner's gathering and freeing, and what was alive in each phase.
+"""Exercise 3 on the ranks: a chain of blocks, a learner's gathering and freeing, and what was alive
+in each phase.
 
-A case is told in phases: made (0), then the forward and the backward pass of each step, then one more forward pass,
-which shows what the last update came to.
+A case is told in phases: made (0), then the forward and the backward pass of each step, then one
+more forward pass, which shows what the last update came to.
 """
 
 from __future__ import annotations
 
-import os
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
-from ....config import ParallelConfig
 from ....measure.memory import storage_bytes
-from ....parallel.mesh import Mesh
-from ..live import LiveStorages
-from ..ranks import Transfers, begin_case, saw
-from .seen import Sent, WatchedAxis, Weights, see_sent, see_weights
+from ..transfers import Transfers
+from ..watch import Watch
+from .axis import ShardingAxis
+from .seen import Sent, Weights, see_sent, see_weights
 from .steps import Plain
 from .training import STEPS, Block, Case, Model, Right, flat, train_alone
 
@@ -37,16 +35,18 @@ class Made:
 
 @dataclass
 class Forward:
-    """A forward pass. Bytes are live storages beyond those from before the step; `plain`: of a model that is not cut."""
+    """A forward pass. Bytes are live storages beyond those from before the step; `plain`: of a
+    model that is not cut."""
 
     step: int
-    wrong: int                  # weights that a block used in the first step, and that are not those from the start
-    weights: Weights | None     # the weights used in a later step
+    # weights that a block used in the first step, and that are not those from the start
+    wrong: int
+    weights: Weights | None  # the weights used in a later step
     kept: int
     plain_kept: int
     most: int
     plain_most: int
-    resident: int               # bytes behind the blocks' own parameters
+    resident: int  # bytes behind the blocks' own parameters
     sent: Sent
 
 
@@ -58,31 +58,17 @@ class Backward:
     most: int
     plain_most: int
     resident: int
-    whole_gradients: int        # parameters of the blocks that have a .grad
-    shard_elements: int         # of the shards' gradients
+    whole_gradients: int  # parameters of the blocks that have a .grad
+    shard_elements: int  # of the shards' gradients
     shard_storages: int
-    sent: Sent                  # in the whole step
+    sent: Sent  # in the whole step
 
 
-Judge = Callable[[Case, list[Any], str], object]
-
-
-def run_cases(answer: Any, cases: Sequence[Case], judge: Judge, patience: float) -> None:
-    """Phase p of case c is told as number PHASES·c + p; when `judge` finds fault on some rank, all of them stop there."""
-    warnings.filterwarnings("ignore", message="Full backward hook is firing")       # right before a first block, whose input needs no gradient
-    axis = WatchedAxis(Mesh(ParallelConfig(dp=int(os.environ["WORLD_SIZE"])))["dp"])
-    for number, case in enumerate(cases):
-        begin_case(number * PHASES, patience, axis)
-        for phase, facts in enumerate(_phases(answer, case, axis)):
-            saw(number * PHASES + phase, facts)
-            if axis.anyone(judge(case, [facts], "") is not None):
-                return
-            begin_case(number * PHASES + phase + 1, patience)
-
-
-def _phases(answer: Any, case: Case, axis: WatchedAxis) -> Iterator[Made | Forward | Backward]:
-    right, plain, model, live = train_alone(case), Plain.of(case), case.model(), LiveStorages()
-    axis.apart = live.ignoring
+def train(answer: Any, case: Case, axis: ShardingAxis) -> Iterator[Made | Forward | Backward]:
+    """Three steps with an answer's blocks, and what this rank saw in each phase."""
+    right, plain, model, live = train_alone(case), Plain.of(case), case.model(), Watch()
+    model.be_seen_by(live.must_see)
+    axis.begin_step(live)
     live.follow(model.parameters())
     with live:
         zero = answer(list(model.blocks), axis)
@@ -90,32 +76,49 @@ def _phases(answer: Any, case: Case, axis: WatchedAxis) -> Iterator[Made | Forwa
     optimizer = case.make_optimizer(shards)
     yield Made(live.now(), *_bytes(shards))
     for step in range(STEPS + 1):
-        axis.ledger.clear()
+        axis.begin_step(live)
         x, y = case.batch(step, axis.rank)
         live.follow([x, y])
         before, live.phase = live.now(), "forward"
         live.begin_peak()
         with Transfers() as transfers:
             loss, used = _forward(model, x, y, live)
-            kept, (wrong, weights) = live.now() - before, _compare(used, right, step, case)
-            yield Forward(step, wrong, weights, kept, plain.kept, live.peak - before, plain.forward, _resident(model), see_sent(axis, transfers))
-            if step == STEPS:
-                return
-            live.phase = "backward"
-            live.begin_peak()
-            with live:
-                loss.backward()
+        kept, (wrong, weights) = live.now() - before, _compare(used, right, step, case)
+        yield Forward(
+            step,
+            wrong,
+            weights,
+            kept,
+            plain.kept,
+            live.peak - before,
+            plain.forward,
+            _resident(model),
+            see_sent(axis, transfers),
+        )
+        if step == STEPS:
+            return
+        live.phase = "backward"
+        live.begin_peak()
+        with transfers, live:
+            loss.backward()
         del loss
         gradients = [shard.grad for shard in shards if shard.grad is not None]
-        yield Backward(live.now() - before, live.peak - before, plain.backward, _resident(model), sum(w.grad is not None for w in model.weights()),
-                       *_bytes(gradients), see_sent(axis, transfers))
+        yield Backward(
+            live.now() - before,
+            live.peak - before,
+            plain.backward,
+            _resident(model),
+            sum(w.grad is not None for w in model.weights()),
+            *_bytes(gradients),
+            see_sent(axis, transfers),
+        )
         del gradients
         with live:
             optimizer.step()
         optimizer.zero_grad()
 
 
-def _forward(model: Model, x: Tensor, y: Tensor, live: LiveStorages) -> tuple[Tensor, Tensor]:
+def _forward(model: Model, x: Tensor, y: Tensor, live: Watch) -> tuple[Tensor, Tensor]:
     """The loss, and all weights, flat, as they were when the blocks used them."""
     used = dict[Block, Tensor]()
 
@@ -129,7 +132,8 @@ def _forward(model: Model, x: Tensor, y: Tensor, live: LiveStorages) -> tuple[Te
         loss = model(x, y)
     for block in model.blocks:
         block.watch = None
-    return loss, flat([used[block] for block in model.blocks])
+    with live, live.ignoring():
+        return loss, flat([used[block] for block in model.blocks])
 
 
 def _compare(used: Tensor, right: Right, step: int, case: Case) -> tuple[int, Weights | None]:

@@ -1,19 +1,26 @@
-"""What the exercises share: a verdict step by step, and the bytes that a step takes when nothing is shared out."""
+"""What the exercises share: how a case is run on the ranks, and the bytes that a step takes when
+nothing is shared out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from ....config import ParallelConfig
 from ....i18n import t
-from ..cases import first_failure
+from ....parallel.mesh import Mesh
 from ..live import LiveStorages
-from ..ranks import Observation, crash
+from ..ranks import begin_case, saw
 from ..verdict import Failure
+from ..watch import watch_threads
+from .axis import ShardingAxis
 from .optimizers import States
 from .seen import Sent, Weights
-from .training import STEPS, Case
+from .training import Case
 
 
 @dataclass
@@ -25,22 +32,44 @@ class StepFacts:
     states: States
 
 
-def examine_steps(body: Callable[..., None], answer: Any, cases: Sequence[Case],
-                  judge: Callable[[Case, list[Any], int, str], Failure | None]) -> Failure | list[tuple[Case, Any]]:
-    """judge(case, facts by rank, step, where) each step; the first failure, or every case with its facts[step][rank]."""
+Train = Callable[[Any, Case, ShardingAxis], Iterator[Any]]
 
-    def verdict(case: Case, step: int, facts: list[Any] | None, seen: Observation) -> Failure | None:
-        where = t(f"{case}, step {step + 1}", f"{case}、第 {step + 1} 步")
-        return crash(seen, where, case.criterion) if facts is None else judge(case, facts, step, where)
 
-    return first_failure(body, answer, cases, verdict, told=STEPS)
+def run_cases(
+    train: Train,
+    judge: Callable[[Case, list[Any], int], Failure | None],
+    moments: int,
+    answer: Any,
+    cases: Sequence[Case],
+    patience: float,
+) -> None:
+    """On a rank: what train(answer, case, axis) yields in moment m of case c is told as number
+    moments·c + m; when `judge` finds fault with it on some rank, all of them stop there."""
+    # right before a first block, whose input needs no gradient
+    warnings.filterwarnings("ignore", message="Full backward hook is firing")
+    watch_threads()
+    axis = ShardingAxis(Mesh(ParallelConfig(dp=int(os.environ["WORLD_SIZE"])))["dp"])
+    for number, case in enumerate(cases):
+        begin_case(number * moments, patience, axis)
+        for moment, facts in enumerate(train(answer, case, axis)):
+            saw(number * moments + moment, facts)
+            if axis.anyone(judge(case, [facts], moment) is not None):
+                return
+            begin_case(number * moments + moment + 1, patience)
+
+
+def in_step(step: int) -> str:
+    """Which step, as words that follow a case's."""
+    return t(f", step {step + 1}", f"、第 {step + 1} 步")
 
 
 @dataclass
 class Plain:
-    """Bytes of a forward and a backward pass of a model that is not cut, each gradient thrown away as it comes.
+    """Bytes of a forward and a backward pass of a model that is not cut, each gradient thrown away
+    as it comes.
 
-    `kept`: alive when forward is over; `forward`, `backward`: the most in each; all beyond weights and batch.
+    `kept`: alive when forward is over; `forward`, `backward`: the most in each; all beyond weights
+    and batch.
     """
 
     kept: int
@@ -53,6 +82,7 @@ class Plain:
         return max(self.forward, self.backward)
 
     @classmethod
+    @cache  # a launch may have many answers
     def of(cls, case: Case) -> Plain:
         """Measured on a model of the case's own."""
         model, live = case.model(), LiveStorages()

@@ -1,0 +1,84 @@
+"""Training scripts in plain torch, with nothing of this course in them: a lesson writes one into
+the learner's folder, shows it, and starts it as torchrun would anywhere else."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from ...i18n import LANGUAGES, language, t
+from ..show_html import page
+
+FOLDER = Path(__file__).parent
+# by their modules' names, so that the build knows that a notebook depends on them
+SCRIPTS = {
+    "train_ddp.py": "lab_utils.course.scripts.train_ddp",
+    "train_fsdp.py": "lab_utils.course.scripts.train_fsdp",
+}
+_NOTE = re.compile(r"^(\s*)# (en|zh): (.*\n)", re.M)
+
+
+def script(name: str, lang: str) -> str:
+    """The text of a script with the comments of one language. Raises ValueError."""
+    if name not in SCRIPTS:
+        raise ValueError(
+            t(
+                f"no script is called {name!r}; there are {', '.join(SCRIPTS)}.",
+                f"没有名为 {name!r} 的脚本，现有：{'、'.join(SCRIPTS)}。",
+            )
+        )
+    text = (FOLDER / name).read_text(encoding="utf-8").replace("  # fmt: skip", "")
+    return _NOTE.sub(lambda m: f"{m[1]}# {m[3]}" if m[2] == lang else "", text)
+
+
+def write_script(name: str) -> None:
+    """Write a script into this folder and show it. One that the learner has changed is kept."""
+    from IPython.display import display
+
+    path, text = Path(name), script(name, language())
+    ours = {script(name, lang) for lang in LANGUAGES}
+    if path.exists() and (changed := path.read_text(encoding="utf-8")) not in ours:
+        print(t(f"{name} is yours: it is left as it is.", f"{name} 已被你修改过，保持原样。"))
+        text = changed
+    else:
+        path.write_text(text, encoding="utf-8")
+    display({"text/html": page(name, text), "text/plain": f"{name}\n\n{text}"}, raw=True)
+
+
+def torchrun(name: str, *ranks: int) -> list[str]:
+    """What `torchrun --standalone --nproc-per-node N name` prints, for each N of `ranks`; the runs
+    go on at the same time, all on GPUs or all on CPUs, so that they can be compared. Raises
+    RuntimeError, with the end of its stderr, where one fails."""
+    import torch
+
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    if torch.cuda.device_count() < max(ranks):
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+    runs = [
+        subprocess.Popen(
+            [*command, str(n), name],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for n in ranks
+    ]
+    try:
+        ended = [run.communicate() for run in runs]
+    finally:
+        for run in runs:
+            run.kill()
+    for run, (_, errors) in zip(runs, ended, strict=True):
+        if run.returncode:
+            raise RuntimeError(errors[-2000:])
+    return [printed for printed, _ in ended]
+
+
+def losses(printed: str) -> list[float]:
+    """The losses among what a script printed, a line each: `epoch 0 loss 5.5412`."""
+    return [float(value) for value in re.findall(r"loss ([\d.]+)$", printed, re.M)]

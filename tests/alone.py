@@ -1,0 +1,28 @@
+"""Which tests need the machine to themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+ALONE = (  # folders, files and tests
+    # they measure seconds, or end what does not answer within some
+    "bench/test_bench.py::test_buckets_beat_one_message_per_gradient_where_gradients_are_many_and_small",
+    "browser/test_explorer_lab.py",
+    "launch/test_faults.py",
+    "launch/test_launch.py::test_output_and_events_arrive_live",
+    "launch/test_lifetime.py",
+    "launch/test_notebook.py",
+    "launch/test_torchrun_exit.py",
+    "measure/test_bottlenecks.py",
+    "measure/test_calibrate.py",
+    "measure/test_step_clock.py",
+    "parallel/test_data_parallel.py::test_a_slow_link_carries_one_message_after_the_other",
+    "parallel/test_ledger.py",
+    "test_house.py::test_light_modules_load_in_300_ms_without_torch",
+    "train/test_dead_rank.py",
+    "widgets/test_explorer.py::test_importing_takes_no_torch_and_little_time",
+    # every byte on the loopback interface
+    "measure/test_wire.py",
+)
+ALONE_BY_NAME = ("test_slider_to_paint",)  # frames of a browser

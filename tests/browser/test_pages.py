@@ -1,0 +1,65 @@
+"""Every notebook as it is opened for the first time: no line cut, nothing in the other language,
+no error, in both languages and themes and at three widths."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from harness import REPOSITORY, Lab, Notebook, script
+
+CHECKS = script("page_checks")
+PAGES = sorted(
+    path.relative_to(REPOSITORY).as_posix()
+    for room in ("lessons", "labs")
+    for path in (REPOSITORY / room).glob("*/[0-9][0-9]_*.ipynb")
+)
+WIDTHS = (1024, 1280, 1920)
+THEMES = ("JupyterLab Light", "JupyterLab Dark")
+EXHAUSTIVE = bool(os.environ.get("LAB_EXHAUSTIVE"))
+SHOTS = os.environ.get("LAB_SCREENSHOTS")  # a folder: a picture of every page is left there
+
+
+@pytest.fixture(scope="module")
+def trusted(lab: Lab) -> Lab:
+    """A JupyterLab over the course, as `make lab` starts it: notebooks trusted, all cells drawn."""
+    for room in ("lessons", "labs"):
+        shutil.copytree(
+            REPOSITORY / room, lab.root / room, ignore=shutil.ignore_patterns("source", ".*")
+        )
+    lab.settings("notebook-extension/tracker", '{"windowingMode": "none"}')
+    lab.trust(*PAGES)
+    return lab
+
+
+def opened(lab: Lab, path: str, width: int, theme: str) -> Notebook:
+    notebook = lab.open(path, viewport={"width": width, "height": 2000}, sidebar=width >= 1280)
+    notebook.theme(theme)
+    notebook.page.wait_for_function(
+        "() => document.querySelectorAll('.lab-card:not([data-live])').length === 0"
+    )
+    notebook.page.wait_for_timeout(500)  # fonts and figures have come to rest
+    return notebook
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_nothing_is_cut_and_one_language_is_spoken(trusted, path):
+    """`make test` opens each page in one theme and at one width, `make test-all` in all of them."""
+    number = PAGES.index(path)
+    views = [(WIDTHS[number % 3], THEMES[number // 3 % 2])]
+    if EXHAUSTIVE:
+        views = [(width, theme) for width in WIDTHS for theme in THEMES]
+    wrong = []
+    for width, theme in views:
+        notebook = opened(trusted, path, width, theme)
+        lang = "zh" if "/zh/" in path else "en"
+        found = notebook.page.evaluate(CHECKS, {"lang": lang, "tolerance": 2})
+        wrong += [f"{width} px, {theme}: {sentence}" for sentence in found]
+        if SHOTS:
+            name = f"{path.replace('/', '_')}_{width}_{theme.split()[1]}.png"
+            notebook.picture(Path(SHOTS) / name)
+        notebook.watched.assert_quiet()
+        notebook.page.close()
+    assert not wrong, "\n".join(wrong)

@@ -1,0 +1,217 @@
+"""The `cuda` convention against what torch's CUDA build does on tensors without memory
+(tests/measured/cuda_saved_bytes.json): kernel by kernel, op by op, and whole steps to the byte."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab_utils import TrainConfig, estimate
+from lab_utils.estimate.hardware import HARDWARE
+from lab_utils.estimate.memory.lifetimes import Step
+from lab_utils.estimate.memory.optimizers import update_temporary_bytes
+from lab_utils.estimate.memory.terms import memory_of_rank
+from lab_utils.estimate.ops import op_ledger
+from lab_utils.estimate.program.attention import Heads, Torch
+from lab_utils.estimate.program.conventions import CUDA
+from lab_utils.estimate.program.live import Storage, Value
+from lab_utils.estimate.program.tape import Leaf
+from lab_utils.layout.parameters import parameter_count
+
+MEASURED = Path(__file__).parents[1] / "measured"
+sys.path.insert(0, str(MEASURED))
+import cuda_saved_bytes as recorder  # noqa: E402
+
+RECORD = json.loads((MEASURED / "cuda_saved_bytes.json").read_text())
+STEPS = [
+    (TrainConfig.of(step["preset"], steps=2, **step["flags"]), step["memory"])
+    for step in RECORD["steps"]
+]
+TERMS = ("parameters", "gradients", "optimizer", "activations", "weight_copies", "peak")
+B, S, A, K, D, H = (getattr(recorder, name) for name in ["B", "S", "A", "K", "D", "H"])
+
+
+# -- kernel by kernel ------------------------------------------------------------------------------
+
+
+class _Bench:
+    """One kernel of ours: what its inputs are, and what it saves."""
+
+    def __init__(self, width: int) -> None:
+        self.torch, self.width = Torch(CUDA), width
+
+    def input(self, *shape: int, term: str = "temporary") -> Value:
+        numel = 1
+        for size in shape:
+            numel *= size
+        value = Value(Storage(self.torch, numel * self.width, term), numel, self.width)
+        Leaf(value, shape)
+        return value
+
+    def weight(self, *shape: int) -> Value:
+        return self.input(*shape, term="parameters")
+
+    def indices(self) -> Value:
+        return Value(Storage(self.torch, B * S * 8), B * S, 8)
+
+    def attention(self, groups: int) -> Value:
+        q, k = self.input(B, S, H), self.input(B, S, groups * D)
+        v = k if groups != A else q
+        heads, shared = Heads(B, A, S, D), Heads(B, groups, S, D)
+        q.layout = k.layout = "bsad"
+        return self.torch.fused_attention(q, q if groups == A else k, v, heads, shared)
+
+
+F, V = recorder.FFN, recorder.V
+OURS: dict[str, Callable[[_Bench], Value]] = {
+    "linear": lambda b: b.torch.linear(b.input(B, S, H), b.weight(F, H), None, F, H),
+    "linear with bias": lambda b: b.torch.linear(
+        b.input(B, S, H), b.weight(F, H), b.weight(F), F, H
+    ),
+    "add": lambda b: b.torch.add(b.input(B, S, H), b.input(B, S, H)),
+    "multiply": lambda b: b.torch.multiply(b.input(B, S, H), b.input(B, S, H)),
+    "gelu": lambda b: b.torch.activation(b.input(B, S, H)),
+    "silu": lambda b: b.torch.activation(b.input(B, S, H)),
+    "layer_norm": lambda b: b.torch.layer_norm(b.input(B, S, H), b.weight(H), b.weight(H)),
+    "rms_norm": lambda b: b.torch.rms_norm(b.input(B, S, H), b.weight(H)),
+    "softmax": lambda b: b.torch.softmax(b.input(B, A, S, S)),
+    "embedding": lambda b: b.torch.embedding(b.weight(V, H), b.indices(), B * S, H),
+    "cross_entropy": lambda b: b.torch.cross_entropy(b.input(B * S, V), b.indices()),
+    "flash attention, shared keys": lambda b: b.attention(K),
+    "memory-efficient attention": lambda b: b.attention(A),
+}
+
+
+@pytest.mark.parametrize(
+    "row", RECORD["kernels"], ids=lambda row: f"{row['kernel']}, {8 * row['width']} bits"
+)
+def test_every_kernel_saves_what_cudas_saves(row):
+    if row["kernel"] == "dropout":  # our model has none; Megatron's program has
+        assert row["saved"] == [["bool", B, S, H]]
+        return
+    bench = _Bench(row["width"])
+    result = OURS[row["kernel"]](bench)
+    assert result.node is not None
+    assert bench.torch.saved == row["bytes"], row["saved"]
+
+
+def test_norms_are_one_kernel_each_on_cuda():
+    nodes = {row["kernel"]: row["node"] for row in RECORD["kernels"]}
+    assert nodes["rms_norm"] == "FusedRmsNormBackward0"
+    assert nodes["layer_norm"] == "NativeLayerNormBackward0"
+
+
+# -- op by op and whole steps ----------------------------------------------------------------------
+
+
+def test_the_draw_covers_what_it_has_to():
+    drawn = [config for config, _ in STEPS]
+    assert len(set(drawn)) >= 64
+    for name in ("attention", "norm", "activation", "positions", "tied", "bias"):
+        assert min(Counter(getattr(c.model, name) for c in drawn).values()) >= 15, name
+    for name, least in (("precision", 12), ("clip", 20), ("micro_batches", 12)):
+        assert min(Counter(getattr(c, name) for c in drawn).values()) >= least, name
+    assert {"none", "selective", "full", "0"} <= {c.recompute for c in drawn}
+    shared = [c for c in drawn if c.model.kv_heads < c.model.heads and c.model.attention == "sdpa"]
+    assert {c.precision for c in shared} == {"fp32", "bf16", "bf16-pure"}
+
+
+def test_every_byte_of_a_step_on_cuda():
+    """States, saved bytes, copies, the peak, and of what it consists; gradients on their way back
+    included."""
+    for config, memory in STEPS:
+        expected = memory_of_rank(config, convention="cuda")
+        assert {term: memory[term] for term in TERMS} == {t: expected[t] for t in TERMS}, config
+        assert sum(expected["at_peak"].values()) == expected["peak"]
+    other = [
+        config
+        for config, memory in STEPS
+        if memory["at_peak"] != memory_of_rank(config, convention="cuda")["at_peak"]
+    ]
+    assert len(other) <= 2, other  # two moments may be equally high
+
+
+# which module runs an op that is none itself
+IN_MODULE = {"rotate": 1, "activation": 1, "residual": 1}
+
+
+def _module(op: str) -> str:
+    if op == "loss":
+        return ""
+    parts = op.split(".")
+    return ".".join(parts[: -IN_MODULE.get(parts[-1], 0) or None])
+
+
+def test_op_by_op():
+    """Without recomputation, whose forward pass saves nothing inside; of one micro-batch. The ends
+    of a single row apart: its tokens and targets are one storage."""
+    checked = 0
+    for config, memory in STEPS:
+        if config.recompute != "none" or config.micro_batches > 1:
+            continue
+        found: Counter[str] = Counter()
+        for op in op_ledger(config, convention="cuda"):
+            found[_module(op.name)] += op.saved_bytes
+        alone = config.micro_batch == 1
+        assert _named(found, alone) == _named(memory["by_module"], alone), config
+        checked += 1
+    assert checked >= 8
+
+
+def _named(found: dict[str, int], blocks_only: bool) -> dict[str, int]:
+    return {
+        name: nbytes
+        for name, nbytes in found.items()
+        if nbytes and (name.startswith("blocks.") or not blocks_only)
+    }
+
+
+# -- optimizers and labels -------------------------------------------------------------------------
+
+
+def test_what_an_update_needs_for_a_moment():
+    """As fake CUDA tensors and real ones on this CPU say: one kernel needs nothing, foreach the
+    parameters once more, a loop twice the largest."""
+    here: dict[str, Any] = recorder.optimizers("cpu")
+    shapes = [(shape, 1) for shape in recorder.SHAPES]
+    for kind, ways in RECORD["optimizers"].items():
+        expected = {way: update_temporary_bytes(kind, way, shapes) for way in ways}
+        assert expected == pytest.approx(ways, abs=64), kind
+        assert expected == pytest.approx(here[kind], abs=64), kind
+    whole = 4 * sum(rows * columns for rows, columns in ((300, 70), (64, 1), (128, 128)))
+    assert update_temporary_bytes("adamw", "foreach", shapes) == whole
+
+
+def test_a_gpus_figures_are_by_cudas_kernels_and_say_so():
+    config = TrainConfig.of("llama3-8b", global_batch=1, precision="bf16-pure")
+    here, there = estimate(config), estimate(config, HARDWARE["H100-SXM"])
+    assert there.ranks[0].memory["activations"] < 0.8 * here.ranks[0].memory["activations"]
+    assert there.ranks[0].memory == memory_of_rank(config, convention="cuda")
+    assert "not measured on a GPU" in there.basis
+    assert "CPU" in here.basis
+    assert all(cluster.kernels == "cuda" for cluster in HARDWARE.values())
+
+
+def test_where_llama_3_8b_ends_on_80_gb():
+    """Lesson 03's first lines: the first step of a run without moments or gradients yet; what asks
+    for memory when 80 GB are full."""
+    job = TrainConfig.of("llama3-8b", global_batch=1, precision="bf16-pure")
+    masters = 4 * parameter_count(job.model)
+    step = Step(job, 0, 0, masters, "cuda")
+    grow, refused = step.torch.grow, []
+
+    def watched(term: str, nbytes: int) -> None:
+        grow(term, nbytes)
+        if not refused and step.torch.live - step.torch.terms["gradients"] > 80e9:
+            refused.append((step.torch.scope, step.torch.phase, nbytes))
+
+    step.torch.grow = watched
+    step.run()
+    ((scope, phase, nbytes),) = refused
+    assert (scope, phase, nbytes) == ("blocks.21.mlp.activation", "forward", 224 * 2**20)
