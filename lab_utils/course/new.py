@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -115,7 +116,21 @@ def begin_lesson(
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+    _lay_out(root, [path for path in files if path.suffix == ".py"])
     return list(files)
+
+
+def _lay_out(root: Path, modules: list[Path]) -> None:
+    """By the repository's formatter: where lines break depends on how long the names are."""
+    command = [sys.executable, "-m", "ruff", "format", "--quiet", *map(str, modules)]
+    if subprocess.run(command, cwd=root).returncode:
+        print(
+            t(
+                "Not formatted, as ruff is missing: pip install -r requirements-test.txt",
+                "没有安装 ruff，文件未排版：pip install -r requirements-test.txt",
+            ),
+            file=sys.stderr,
+        )
 
 
 def _filled(text: str, words: dict[str, str]) -> str:
