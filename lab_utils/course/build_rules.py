@@ -129,12 +129,26 @@ def _same_code(source: Source, by_language: dict[str, NotebookNode]) -> Iterator
                 f"{where}: the English page would show Chinese in its code,"
                 f" {found[0].strip()[:60]!r}: put both into t()."
             )
+        for name in _english_docstrings(parsed(cells[LANGUAGES.index("zh")].source)):
+            yield (
+                f"{where}: the Chinese page would show {name}'s docstring in English: put both into"
+                " t()."
+            )
         wide = max(cells[0].source.splitlines(), key=len, default="")
         if len(wide) > WIDEST:
             yield (
                 f"{where}: a line of {len(wide)} columns would be cut, {wide.strip()[:40]!r}…:"
                 f" {WIDEST} at most."
             )
+
+
+def _english_docstrings(tree: ast.Module) -> Iterator[str]:
+    """Names whose docstring holds no Han character."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            said = ast.get_docstring(node)
+            if said and not re.search(f"[{HAN}]", said):
+                yield node.name
 
 
 def _objectives(source: Source) -> Iterator[str]:

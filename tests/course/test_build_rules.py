@@ -51,8 +51,9 @@ def check(root: Path, text: str, capsys: pytest.CaptureFixture[str], room: str =
         AIM + ASK + SHOW,
         HEAD + "```{code-cell}\n%matplotlib inline\n!echo hi\n```\n",
         HEAD + "```{code-cell}\nif 1:\n    x = 1\n    # en: one\ny = '''\n# zh: wen'''\n```\n",
+        HEAD + "```{code-cell}\ndef share(n):\n    t('Split it.', '分成几份。')\n```\n",
     ],
-    ids=["prose", "objectives", "magics", "a note inside a string"],
+    ids=["prose", "objectives", "magics", "a note inside a string", "a docstring"],
 )
 def test_what_keeps_the_rules_passes(tmp_path, capsys, text):
     assert check(tmp_path, text, capsys) == ""
@@ -97,6 +98,10 @@ def test_what_keeps_the_rules_passes(tmp_path, capsys, text):
         (
             HEAD + "```{code-cell}\n:name: bad\nx = 1 1\n```\n",
             "cell bad is not Python: invalid syntax",
+        ),
+        (
+            HEAD + "```{code-cell}\ndef share(n):\n    'Split it.'\n```\n",
+            "the Chinese page would show share's docstring in English",
         ),
         (
             HEAD + "```{code-cell}\n# BEGIN SOLUTION\nx = 1\n```\n",

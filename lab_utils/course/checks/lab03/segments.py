@@ -12,7 +12,8 @@ from ..ranks import Observation
 from ..verdict import Failure
 from . import alone
 from .alone import SLACK_BYTES, TOLERANCE, judged
-from .segments_run import Case, Facts, run_cases
+from .segments_case import Case
+from .segments_run import Facts, run_cases
 
 
 def judge(case: Case, f: Facts) -> Failure | None:
