@@ -6,17 +6,15 @@ for. *Bucketed*: as gradients appear they are copied into flat buckets, and a fu
 once, while the backward pass goes on (Li et al. 2020, "PyTorch Distributed: Experiences on
 Accelerating Data Parallel Training"). The difference is the lesson.
 
-Gradients are summed, not averaged: the loss is divided by the *global* batch's token count before
-the backward pass, so the sum over ranks already is the gradient of the global mean, however
-unevenly the tokens are spread.
+Our engine has gradients summed, not averaged: it divides the loss by the *global* batch's token
+count before the backward pass, so the sum over ranks already is the gradient of the global mean,
+however unevenly the tokens are spread. For a model of your own whose loss is the mean over a rank's
+equal share, `data_parallel(…, average=True)`.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -24,98 +22,14 @@ from torch import Tensor, nn
 from ..i18n import t
 from ..layout.buckets import Bucket, assign_buckets
 from .comm import Axis, Pending
-from .owned import Owned, Piece
-from .stage import Part
-
-
-class GradientSync:
-    """How gradients become the same on all ranks. This base class is what one rank needs: nothing.
-
-    A step is: `zero_grad()`, a backward pass per micro-batch (all but the last inside `no_sync()`),
-    `finish()`. `model` is what to call. `averaged_over`: by what this way divides the sum over
-    ranks (ours: 1; torch's DDP: N).
-    """
-
-    averaged_over = 1
-    sharded = False  # whether the ranks of the axis own different parts of the model (ZeRO)
-
-    def __init__(self, model: nn.Module, axis: Axis) -> None:
-        self.model, self.axis, self.enabled = model, axis, True
-        self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-
-    def _watch_gradients(self) -> None:
-        """Have `_gradient_exists(name, parameter)` called for every gradient that autograd
-        completes.
-
-        Hooks live in C++, where no garbage collector looks for cycles: one that held us would keep
-        the model and the process group for ever, and a process group that outlives the interpreter
-        takes the process down with SIGABRT.
-        """
-        me = weakref.ref(self)
-
-        def call(parameter: nn.Parameter, name: str) -> None:
-            if (sync := me()) is not None:
-                sync._gradient_exists(name, parameter)
-
-        for name, parameter in self.parameters.items():
-            parameter.register_post_accumulate_grad_hook(partial(call, name=name))
-
-    def _gradient_exists(self, name: str, parameter: nn.Parameter) -> None:
-        """A gradient has appeared in `parameter.grad`."""
-
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        """Backward passes inside only add to this rank's gradients; nothing is sent."""
-        self.enabled = False
-        try:
-            yield
-        finally:
-            self.enabled = True
-
-    def zero_grad(self) -> None:
-        """Forget the last step's gradients."""
-        for parameter in self.parameters.values():
-            parameter.grad = None
-
-    def finish(self) -> None:
-        """Return when every gradient is the sum over the ranks."""
-
-    def owned(self) -> list[Owned]:
-        """What this rank's optimizer updates: here every parameter."""
-        return [
-            Owned(name, p, lambda p=p: p.grad, (Piece(name, 0, p.numel(), 0),))
-            for name, p in self.parameters.items()
-        ]
-
-    def publish(self) -> None:
-        """After the optimizer step: bring updated weights to the ranks that need them. Here all
-        have them."""
-
-    def held(self) -> dict[str, list[Tensor]]:
-        """The tensors behind the report's memory terms: "parameters", "gradients", and "buckets"
-        beyond these."""
-        parameters = list(self.parameters.values())
-        return {
-            "parameters": parameters,
-            "gradients": [p.grad for p in parameters if p.grad is not None],
-            "buckets": [],
-        }
-
-    def weights(self) -> list[Tensor]:
-        """The tensors whose storages hold weights, so are no activations when autograd saves
-        them."""
-        return list(self.parameters.values())
-
-    def around(self, parts: list[Part]) -> list[Part]:
-        """The model's parts with what has to happen before and after each; here nothing."""
-        return parts
+from .gradient_sync import GradientSync, same_start
 
 
 class NaiveSync(GradientSync):
     """One all-reduce per gradient after the backward pass, each waited for before the next."""
 
-    def __init__(self, model: nn.Module, axis: Axis) -> None:
-        super().__init__(model, axis)
+    def __init__(self, model: nn.Module, axis: Axis, average: bool = False) -> None:
+        super().__init__(model, axis, average)
         self._watch_gradients()
 
     def _gradient_exists(self, name: str, parameter: nn.Parameter) -> None:
@@ -125,6 +39,7 @@ class NaiveSync(GradientSync):
         for name, parameter in self.parameters.items():
             if parameter.grad is None:  # unused here, but perhaps not on the other ranks
                 parameter.grad = torch.zeros_like(parameter)
+            parameter.grad = self._share(parameter.grad.contiguous())
             self.axis.all_reduce(parameter.grad, purpose="gradient", label=name).wait()
 
 
@@ -137,13 +52,13 @@ class BucketedSync(GradientSync):
     Buckets leave in the same order on every rank, or the ranks would add up different buckets.
     """
 
-    def __init__(self, model: nn.Module, axis: Axis, bucket_bytes: int) -> None:
-        super().__init__(model, axis)
-        first = next(iter(self.parameters.values()))
-        numels = {name: p.numel() for name, p in self.parameters.items()}
-        self.layout = assign_buckets(numels, bucket_bytes, first.element_size())
+    def __init__(
+        self, model: nn.Module, axis: Axis, bucket_bytes: int, average: bool = False
+    ) -> None:
+        super().__init__(model, axis, average)
+        self.layout = self._buckets(bucket_bytes)
         self.buffers = {
-            i: torch.zeros(bucket.numel, dtype=first.dtype, device=first.device)
+            i: self.parameters[bucket.names[0]].new_zeros(bucket.numel)
             for i, bucket in enumerate(self.layout)
             if len(bucket.names) > 1
         }
@@ -155,6 +70,19 @@ class BucketedSync(GradientSync):
         self.bucket_of = {name: i for i, bucket in enumerate(self.layout) for name in bucket.names}
         self._begin_step()
         self._watch_gradients()
+
+    def _buckets(self, bucket_bytes: int) -> list[Bucket]:
+        """Of one dtype each, in the order in which their last gradients appear."""
+        forward = {name: place for place, name in enumerate(self.parameters)}
+        by_dtype: dict[torch.dtype, dict[str, int]] = {}
+        for name, p in self.parameters.items():
+            by_dtype.setdefault(p.dtype, {})[name] = p.numel()
+        buckets = [
+            bucket
+            for dtype, numels in by_dtype.items()
+            for bucket in assign_buckets(numels, bucket_bytes, dtype.itemsize)
+        ]
+        return sorted(buckets, key=lambda bucket: -forward[bucket.names[-1]])
 
     def _cut(self, bucket: Bucket, buffer: Tensor) -> Iterator[tuple[str, Tensor]]:
         for name, offset in zip(bucket.names, bucket.offsets, strict=True):
@@ -191,8 +119,9 @@ class BucketedSync(GradientSync):
             number = len(self.pending)
             alone = self.layout[number].names[0]
             whole = self.buffers[number] if number in self.buffers else self.parameters[alone].grad
+            share = self._share(whole)
             self.pending.append(
-                self.axis.all_reduce(whole, purpose="gradient", label=f"bucket {number}")
+                self.axis.all_reduce(share, purpose="gradient", label=f"bucket {number}")
             )
 
     def finish(self) -> None:
@@ -227,16 +156,25 @@ def _appeared_twice(name: str) -> RuntimeError:
 
 
 def data_parallel(
-    model: nn.Module, axis: Axis, *, gradient_sync: str = "bucketed", bucket_bytes: int = 4 * 2**20
+    model: nn.Module,
+    axis: Axis,
+    *,
+    gradient_sync: str = "bucketed",
+    bucket_bytes: int = 4 * 2**20,
+    average: bool = False,
+    broadcast: bool = True,
 ) -> GradientSync:
-    """Keep the gradients of `model` equal over `axis`; the model itself is left as it is.
+    """Keep the gradients of any `model` equal over `axis`; the model itself is left as it is.
 
-    `gradient_sync`: "naive" or "bucketed". On an axis of one rank: the identity.
+    `gradient_sync`: "naive" or "bucketed". `average`: the mean over the ranks instead of the sum.
+    `broadcast`: first give all ranks rank 0's weights and buffers; without it they must be equal.
+    Parameters may have several dtypes (a bucket holds one), be shared by modules, or be frozen:
+    those that need no gradient now are never sent. On an axis of one rank: the identity.
     """
-    if axis.size == 1:
+    if broadcast:
+        same_start(model, axis)
+    if axis.size == 1 or not any(p.requires_grad for p in model.parameters()):
         return GradientSync(model, axis)
-    return (
-        NaiveSync(model, axis)
-        if gradient_sync == "naive"
-        else BucketedSync(model, axis, bucket_bytes)
-    )
+    if gradient_sync == "naive":
+        return NaiveSync(model, axis, average)
+    return BucketedSync(model, axis, bucket_bytes, average)

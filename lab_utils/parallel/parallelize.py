@@ -16,8 +16,9 @@ from ..layout.placement import Placement, placements
 from ..layout.schedule import make_schedule, splits_backward
 from ..layout.units import zero_units
 from ..model import first_values
-from .data_parallel import GradientSync, data_parallel
+from .data_parallel import data_parallel
 from .deferred import WeightQueue
+from .gradient_sync import GradientSync
 from .mesh import Mesh
 from .pipeline import Boundary, Pipeline
 from .stage import keep_stages, stage_parts
@@ -97,6 +98,7 @@ def _replicas(
         mesh["dp"],
         gradient_sync=config.parallel.gradient_sync,
         bucket_bytes=config.parallel.bucket_bytes,
+        broadcast=False,  # every rank has drawn the same values
     )
 
 

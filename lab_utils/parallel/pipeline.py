@@ -20,8 +20,8 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from ..data.loader import MicroBatch, StepBatch
 from ..layout.schedule import Action, Plan, make_schedule, splits_backward
 from .comm import Axis, Pending
-from .data_parallel import GradientSync
 from .deferred import WeightQueue
+from .gradient_sync import GradientSync
 from .ledger import Ledger
 from .stage import Part
 

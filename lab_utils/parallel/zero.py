@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..layout.units import Unit
 from .comm import Axis, Pending
-from .data_parallel import GradientSync
+from .gradient_sync import GradientSync
 from .owned import Owned, Piece
 from .stage import Part
 

@@ -13,7 +13,7 @@ from ..config import TrainConfig
 from ..data.loader import Loader, StepBatch
 from ..model import GPT
 from ..parallel.comm import Axis
-from ..parallel.data_parallel import GradientSync
+from ..parallel.gradient_sync import GradientSync
 from ..parallel.mesh import Mesh
 from ..parallel.pipeline import whole_model
 from .optimizer import make_optimizer

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lab_utils.course.build_source import read_source
+from lab_utils.course.build_words import resolve
 from lab_utils.course.check import HOMES
 
 SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
@@ -69,7 +70,7 @@ def planted(lab: str) -> list[Planted]:
     """Every answer of a lab, the solution itself the first of its exercise. Raises ValueError for
     an edit that does not fit."""
     cells = [
-        cell.source
+        resolve(cell.source, "en")
         for cell in read_source(SOLUTIONS / "source" / f"{lab}.md", "solutions").cells
         if cell.cell_type == "code"
     ]

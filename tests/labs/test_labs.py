@@ -1,5 +1,9 @@
 """Every lab by its declarations: right answers pass, each planted wrong one fails by its own
-criterion, on the visible cases and on hidden ones, and says so in both languages."""
+criterion, on the visible cases and on hidden ones, and says so in both languages.
+
+`make test` hands in every right answer and one wrong one for each criterion; `make test-all` all of
+them, and the wrong ones on hidden cases, too.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from random import Random
 
 import pytest
 from answers import Planted, labs, planted
+from pairs import EXHAUSTIVE
 
 from lab_utils import i18n
 from lab_utils.course import check
@@ -26,9 +31,18 @@ def answers_to(exercise: Exercise) -> list[Planted]:
     return [p for lab in labs() for p in planted(lab) if p.check == exercise.check]
 
 
+def handed_in(exercise: Exercise) -> list[Planted]:
+    """The last of a criterion's wrong answers: the later it was planted, the harder to catch."""
+    every = answers_to(exercise)
+    if EXHAUSTIVE:
+        return every
+    last = {one.criterion: one for one in every if one.criterion}
+    return [one for one in every if one.criterion is None or one is last[one.criterion]]
+
+
 def batches() -> Iterator[pytest.param]:
     for exercise in EXERCISES:
-        every = answers_to(exercise)
+        every = handed_in(exercise)
         for number, begin in enumerate(range(0, len(every), AT_ONCE)):
             name = f"{exercise.check}-{number}"
             yield pytest.param(exercise, every[begin : begin + AT_ONCE], number, id=name)
@@ -68,7 +82,7 @@ def test_hidden_cases_let_every_right_answer_pass_and_no_wrong_one(exercise):
     every = answers_to(exercise)
     right = [one for one in every if one.criterion is None]
     wrong = {one.criterion: one for one in reversed(every) if one.criterion}.values()
-    for answers, seed in (([*right, *wrong], 0), (right, 1)):
+    for answers, seed in (([*right, *wrong], 0), (right, 1)) if EXHAUSTIVE else ((right, 0),):
         outcomes = exercise.examine([one.answer for one in answers], exercise.draw(Random(seed)))
         assert not {
             one.title: outcome

@@ -63,7 +63,7 @@ def loss_scale_left_in() -> None:
 def never_synchronised() -> None:
     """Each rank goes its own way."""
     import lab_utils.parallel.parallelize as module
-    from lab_utils.parallel.data_parallel import GradientSync
+    from lab_utils.parallel.gradient_sync import GradientSync
 
     module.data_parallel = lambda model, axis, **_: GradientSync(model, axis)
 
