@@ -18,12 +18,13 @@ from ..layout.units import zero_units
 from ..model import first_values
 from .data_parallel import data_parallel
 from .deferred import WeightQueue
+from .flat_unit import FlatUnit, install
 from .gradient_sync import GradientSync
 from .mesh import Mesh
 from .pipeline import Boundary, Pipeline
 from .stage import keep_stages, stage_parts
 from .tensor import Region, tensor_parallel
-from .zero import FlatUnit, ShardedSync
+from .zero import ShardedSync
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -89,7 +90,7 @@ def _replicas(
         )
         for name, place in here.items()
     }
-    _install(model, parameters)
+    install(model, parameters)
     for name, parameter in parameters.items():
         with torch.no_grad():
             parameter.copy_(local_values(here[name], config))
@@ -121,22 +122,13 @@ def _zero(
         )
         for unit in zero_units(config, mesh["pp"].rank, mesh["tp"].rank)
     ]
-    _install(
+    install(
         model, {name: parameter for unit in units for name, parameter in unit.parameters.items()}
     )
     for unit in units:
         for name in unit.parameters:
             unit.fill(name, local_values(here[name], config))
     return ShardedSync(model, mesh["dp"], units)
-
-
-def _install(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> None:
-    """Put real parameters in the place of those on the meta device; what was shared stays
-    shared."""
-    real = {id(meta): parameters[name] for name, meta in model.named_parameters()}
-    for module in model.modules():
-        for name, meta in list(module.named_parameters(recurse=False, remove_duplicate=False)):
-            setattr(module, name, real[id(meta)])
 
 
 def _boundary_shape(config: TrainConfig) -> tuple[int, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -80,18 +81,53 @@ class Mixed(nn.Module):
         return torch.randn(ROWS, 10)
 
 
+def of_transformers(kind: str) -> nn.Module:
+    """A model of the `transformers` package, small, its weights drawn at random: "gpt2" (tied
+    embeddings) or "llama"."""
+    import transformers
+
+    if kind == "gpt2":
+        shape = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 16}
+        drop = dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0)
+        config = transformers.GPT2Config(vocab_size=13, use_cache=False, **shape, **drop)
+        return transformers.GPT2LMHeadModel(config)
+    shape = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 16}
+    config = transformers.LlamaConfig(vocab_size=13, use_cache=False, **shape, **heads)
+    return transformers.LlamaForCausalLM(config)
+
+
+class Language(nn.Module):
+    """A language model of `transformers`, asked for one token: its loss is like the others'."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.inner = of_transformers(kind)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(input_ids=x).logits[:, -1]
+
+    def inputs(self) -> Tensor:
+        return torch.randint(13, (ROWS, 8))
+
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "encoder": Encoder,
     "convolutional": Convolutional,
     "tied": Tied,
     "mixed": Mixed,
 }
+# importing transformers takes a process five seconds, so not every launch has these
+LANGUAGE: dict[str, Callable[[], nn.Module]] = {
+    "gpt2": partial(Language, "gpt2"),
+    "llama": partial(Language, "llama"),
+}
 
 
 def made(name: str, seed: int) -> nn.Module:
     """The model with weights of its own for each seed."""
     torch.manual_seed(seed)
-    return MODELS[name]()
+    return (MODELS | LANGUAGE)[name]()
 
 
 def batches(model: nn.Module, steps: int) -> list[tuple[Tensor, Tensor]]:

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import ast
+import os
+import re
+import subprocess
+import sys
 from functools import cache
+from pathlib import Path
 
 import pytest
 import torch
-from models import MODELS, ROWS, batches, loss_of, made
+from models import LANGUAGE, MODELS, ROWS, batches, loss_of, made
+from pairs import EXHAUSTIVE
 from torch import Tensor, nn
 
 from lab_utils import ParallelConfig, launch
+from lab_utils.course.build_words import shape
+from lab_utils.measure.memory import storage_bytes
 from lab_utils.parallel.data_parallel import data_parallel
 from lab_utils.parallel.mesh import Mesh
+from lab_utils.parallel.shard import shard
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 STEPS = 3
 
 
@@ -44,15 +55,22 @@ def off(came: dict[str, Tensor], right: dict[str, Tensor]) -> float:
     )
 
 
+def assert_as_alone(trained: dict[str, dict[str, Tensor]], names: list[str]) -> None:
+    came = {name: off(trained[name], alone(name)) for name in names}
+    assert came == {name: pytest.approx(0.0, abs=2e-6) for name in names}
+
+
 def share(x: Tensor, rank: int, ranks: int) -> Tensor:
     return x[rank * ROWS // ranks : (rank + 1) * ROWS // ranks]
 
 
-def replicas(ranks: int, gradient_sync: str, micro_batches: int) -> dict[str, dict[str, Tensor]]:
+def replicas(
+    names: list[str], ranks: int, gradient_sync: str, micro_batches: int
+) -> dict[str, dict[str, Tensor]]:
     """On a rank: each model trained, from weights of this rank's own before the broadcast."""
     axis = Mesh(ParallelConfig(dp=ranks))["dp"]
     trained = {}
-    for name in MODELS:
+    for name in names:
         model = made(name, seed=axis.rank)
         sync = data_parallel(
             model, axis, gradient_sync=gradient_sync, bucket_bytes=600, average=True
@@ -77,10 +95,88 @@ def replicas(ranks: int, gradient_sync: str, micro_batches: int) -> dict[str, di
     [(2, "bucketed", 2), (2, "naive", 1), (4, "bucketed", 1)],
 )
 def test_replicas_of_any_model_train_as_one_process(ranks, gradient_sync, micro_batches):
-    for trained in launch(replicas, ranks, ranks, gradient_sync, micro_batches, threads=1):
-        assert {name: off(trained[name], alone(name)) for name in MODELS} == {
-            name: pytest.approx(0.0, abs=2e-6) for name in MODELS
-        }
+    names = [*MODELS, *LANGUAGE] if EXHAUSTIVE else [*MODELS]
+    for trained in launch(replicas, ranks, names, ranks, gradient_sync, micro_batches, threads=1):
+        assert_as_alone(trained, names)
+
+
+def cut(names: list[str], ranks: int, stage: int) -> dict[str, dict[str, Tensor]]:
+    """On a rank: each model trained with its states cut, from weights of this rank's own."""
+    axis = Mesh(ParallelConfig(dp=ranks))["dp"]
+    trained = {}
+    for name in names:
+        model = made(name, seed=axis.rank)
+        zero = shard(model, axis, stage, average=True)
+        optimizer = torch.optim.SGD(zero.shards, lr=0.1, momentum=0.9)
+        for x, y in batches(model, STEPS):
+            zero.zero_grad()
+            loss_of(model, share(x, axis.rank, ranks), share(y, axis.rank, ranks)).backward()
+            zero.finish()
+            optimizer.step()
+            zero.gather_parameters()
+        with zero.whole():
+            trained[name] = weights(model)
+    return trained
+
+
+@pytest.mark.parametrize(("ranks", "stage"), [(2, 1), (2, 2), (2, 3), (4, 3)])
+def test_any_model_with_its_states_cut_trains_as_one_process(ranks, stage):
+    names = [*MODELS, *LANGUAGE] if EXHAUSTIVE or (ranks, stage) == (2, 3) else [*MODELS]
+    for trained in launch(cut, ranks, names, ranks, stage, threads=1):
+        assert_as_alone(trained, names)
+
+
+def held_and_sent(ranks: int, stage: int) -> tuple[dict[str, int], dict[str, int], int]:
+    """On a rank: bytes of the encoder's storages between two steps, payload of the second step,
+    and the model's bytes, padded for N."""
+    mesh = Mesh(ParallelConfig(dp=ranks))
+    axis, model = mesh["dp"], made("encoder", 0)
+    zero = shard(model, axis, stage)
+    optimizer = torch.optim.SGD(zero.shards, lr=0.1, momentum=0.9)
+    for x, y in batches(model, 2):
+        mesh.ledger.clear()
+        zero.zero_grad()
+        loss_of(model, x, y).backward()
+        zero.finish()
+        optimizer.step()
+        zero.gather_parameters()
+    sent: dict[str, int] = {}
+    for call in mesh.ledger.calls:
+        sent[call.purpose] = sent.get(call.purpose, 0) + call.bytes
+    states = [state["momentum_buffer"] for state in optimizer.state.values()]
+    held = zero.held() | {"optimizer": states}
+    padded = sum(4 * unit.unit.numel for unit in zero.all_units)
+    return {term: storage_bytes(tensors) for term, tensors in held.items()}, sent, padded
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_each_rank_holds_its_share_and_the_wire_carries_what_the_stage_says(ranks):
+    """Stage 1: two halves of an all-reduce; stage 3: weights twice, gradients once."""
+    for stage, gathers, parts in ((1, 1, (1, 1)), (2, 1, (1, ranks)), (3, 2, (ranks, ranks))):
+        for held, sent, padded in launch(held_and_sent, ranks, ranks, stage, threads=1):
+            assert sent == {"parameter": gathers * padded, "gradient": padded}
+            assert held["parameters"] == padded // parts[0]
+            assert held["gradients"] == padded // parts[1]
+            assert held["optimizer"] == padded // ranks
+
+
+def refused(ranks: int) -> list[str]:
+    """On a rank: what is said to questions that cannot be answered."""
+    axis, model = Mesh(ParallelConfig(dp=ranks))["dp"], nn.Linear(2, 2)
+    said = []
+    for stage, units in ((4, None), (3, [nn.Linear(2, 2)])):
+        try:
+            shard(model, axis, stage, units=units)
+        except ValueError as error:
+            said.append(str(error))
+    return said
+
+
+def test_what_cannot_be_cut_is_said():
+    assert launch(refused, 2, 2, threads=1)[0] == [
+        "ZeRO has stages 1, 2 and 3, not 4.",
+        "Linear: a unit must be a submodule of the model that is cut.",
+    ]
 
 
 def frozen_all(ranks: int) -> bool:
@@ -94,3 +190,28 @@ def frozen_all(ranks: int) -> bool:
 
 def test_a_model_without_gradients_is_only_made_equal():
     assert all(launch(frozen_all, 2, 2, threads=1))
+
+
+def test_the_page_about_a_model_of_your_own_runs(tmp_path):
+    """As it stands there, by torchrun; both languages run the same code."""
+    pages = [REPOSITORY / "docs" / name for name in ("own_model.md", "own_model.zh.md")]
+    english, chinese = (
+        re.search(r"```python\n(.*?)```", page.read_text("utf-8"), re.S)[1] for page in pages
+    )
+    assert shape(ast.parse(english)) == shape(ast.parse(chinese))
+    (tmp_path / "own_model.py").write_text(english, encoding="utf-8")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*command, "--nproc-per-node", "2", "own_model.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    numbers = [n.replace(",", "") for n in re.findall(r"[\d,.]*\d", done.stdout)]
+    loss, kept, sent = (float(n) for n in numbers)
+    assert 0 < loss < 10
+    # gathered twice and summed once, each (N-1)/N of the whole; the rank keeps 1/N of it
+    assert sent == 3 * kept
