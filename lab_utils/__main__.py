@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from types import ModuleType
 from typing import NoReturn
 
@@ -90,9 +92,35 @@ def parse(argv: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit status."""
-    home, args = parse(sys.argv[1:] if argv is None else argv)
-    return home.run(args)
+    """Run one command; returns its exit status: 0, 1 where ranks failed, 2 for what was refused,
+    130 after an interrupt, 141 where nobody reads the output any more."""
+    _speak_any_language()
+    try:
+        home, args = parse(sys.argv[1:] if argv is None else argv)
+        status = home.run(args)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        said = t("interrupted; no rank is left.", "已中断，没有残留的进程。")
+        print(said, file=sys.stderr)
+        return 130
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            status = 141
+        else:
+            said = t(f"nothing can be printed: {error}", f"无法输出：{error}")
+            print(said, file=sys.stderr)
+            status = 2
+        # what is still in the buffer would fail again as Python ends
+        with suppress(OSError, ValueError, AttributeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
+
+
+def _speak_any_language() -> None:
+    """A terminal that has no letter for a character gets its number, not an error."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

@@ -51,6 +51,18 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
         )
 
 
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """--force, of the commands that start ranks."""
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help=t(
+            "start the ranks even if they do not fit this machine's memory and cores",
+            "即使本机的内存和核数容纳不下，也照样启动各进程",
+        ),
+    )
+
+
 def whole_from_1(text: str) -> int:
     """The argparse type of a count."""
     if not (text.isdecimal() and int(text) >= 1):
@@ -95,6 +107,8 @@ def one_sentence(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse
 
         try:
             return run(args)
+        except BrokenPipeError:
+            raise  # not ours: whoever read the output has ended
         except (ConfigError, OSError) as error:
             print(error, file=sys.stderr)
             return 2

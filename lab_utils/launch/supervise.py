@@ -24,6 +24,7 @@ from . import worker
 from .diagnose import History, diagnose
 from .errors import explain
 from .process import RankProcess, start_server
+from .room import refuse_too_many_ranks
 from .torchrun import ranks_exist, run_here
 
 _LOOK_S = 0.05  # between two looks at the flight records
@@ -40,6 +41,7 @@ def launch(
     threads: int | None = None,
     on_event: Callable[[int, Any], None] | None = None,
     quiet: bool = False,
+    force: bool = False,
 ) -> list[Any]:
     """Run fn(*args) on `nproc` ranks with torch.distributed initialised, and return their results
     by rank.
@@ -54,10 +56,12 @@ def launch(
     threads   CPU threads per rank; default: the cores shared out, at least 1
     on_event  called here, as on_event(rank, value), for each `emit(value)` inside a rank
     quiet     do not print what the ranks print
+    force     start them even if they are more than this machine's memory and cores can hold
 
     Raises LaunchError, which names the rank and the likely cause, when a rank raises, exits, dies,
     hangs, leaves its peers waiting or makes another collective call than they do; no rank is left
-    then, nor after an interrupt.
+    then, nor after an interrupt (which does not arrive where SIGINT is ignored, as under nohup: end
+    the process by SIGTERM there). Raises ConfigError, a ValueError, for more ranks than fit.
     """
     _check(
         callable(fn),
@@ -86,6 +90,8 @@ def launch(
         "launch needs Linux or macOS: on Windows, run the course inside WSL.",
         "launch 需要 Linux 或 macOS：在 Windows 上请在 WSL 中运行本课程。",
     )
+    if not force:
+        refuse_too_many_ranks(nproc)
     with tempfile.TemporaryDirectory(prefix="lab_launch_", ignore_cleanup_errors=True) as folder:
         where = Path(folder)
         (where / "call").write_bytes(_pickled(fn, args))

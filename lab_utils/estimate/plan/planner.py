@@ -16,15 +16,13 @@ from typing import Any
 from ...config import Cluster, ConfigError, ModelConfig, TrainConfig
 from ...i18n import t
 from ...layout.refusals import refuse_layout
+from ..fit import RESERVED_BYTES
 from ..time.frameworks import OURS, Framework
 from ..time.stages import StageClock
 from ..time.step import StepTime, refuse_unknown_rates, step_parts, step_time
 from .needs import needed_bytes
 from .search import RECOMPUTE, Search
 from .words import nothing_fits, refuse_pins, why_slower
-
-# assumption: CUDA context, NCCL's buffers and what the allocator cannot use
-RESERVED_BYTES = 4e9
 
 
 @dataclass(frozen=True)
