@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import importlib.util
-import os
 import platform
 import re
 import shutil
@@ -17,7 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import machine
 from .i18n import LANGUAGES, set_language, t
+from .remedies import how_to_install
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 OLDEST_TORCH = (2, 10)
@@ -90,9 +91,7 @@ def system() -> Finding:
 
 
 def cores() -> Finding:
-    count = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    count = machine.cores()
     remedy = t(
         "ranks will take turns on one core: everything works, timings mean little.",
         "所有进程轮流使用一个核：都能运行，但耗时没有参考意义。",
@@ -101,12 +100,7 @@ def cores() -> Finding:
 
 
 def memory() -> Finding:
-    import psutil
-
-    free = psutil.virtual_memory().available
-    limit = Path("/sys/fs/cgroup/memory.max")
-    if limit.exists() and limit.read_text().strip().isdigit():
-        free = min(free, int(limit.read_text()))
+    free = machine.free_memory()
     remedy = t(
         "each rank takes about 0.5 GiB: close other programs, and stay at 2 ranks.",
         "每个进程约占 0.5 GiB：请关闭其他程序，并且最多用 2 个进程。",
@@ -138,15 +132,7 @@ def _torch_cuda() -> str | None:
 def torch() -> Finding:
     found = version("torch")
     if found is None:
-        return Finding(
-            "torch",
-            t("missing", "未安装"),
-            t(
-                "run make lab, which installs requirements.txt.",
-                "请运行 make lab，它会安装 requirements.txt。",
-            ),
-            True,
-        )
+        return Finding("torch", t("missing", "未安装"), how_to_install("torch"), True)
     kind = f"CUDA {_torch_cuda()}" if _torch_cuda() else t("CPU only", "仅 CPU")
     shown = f"{found} ({kind})"
     if tuple(int(n) for n in re.findall(r"\d+", found)[:2]) < OLDEST_TORCH:
@@ -203,11 +189,7 @@ def jupyterlab() -> Finding:
     return Finding(
         "JupyterLab",
         found or t("missing", "未安装"),
-        (
-            ""
-            if found
-            else t("run make lab, which installs it.", "请运行 make lab，它会安装 JupyterLab。")
-        ),
+        ("" if found else how_to_install("jupyterlab")),
         True,
     )
 

@@ -110,7 +110,10 @@ def one_sentence(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse
         except BrokenPipeError:
             raise  # not ours: whoever read the output has ended
         except (ConfigError, OSError) as error:
-            print(error, file=sys.stderr)
+            # of the system's errors those with a number are not ours yet
+            raw = isinstance(error, OSError) and error.errno is not None
+            said = t(f"the system refused: {error}", f"系统拒绝了：{error}") if raw else error
+            print(said, file=sys.stderr)
             return 2
 
     return wrapped

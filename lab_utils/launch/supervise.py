@@ -10,23 +10,25 @@ import selectors
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
+from ..config import ConfigError
 from ..i18n import language, t
+from ..machine import cores
 from . import worker
-from .diagnose import History, diagnose
+from .diagnose import History, diagnose, too_late
 from .errors import explain
+from .folder import private_folder, room_on_disk
 from .process import RankProcess, start_server
-from .room import refuse_too_many_ranks
+from .room import refuse_too_many_ranks, refuse_without_torch
 from .torchrun import ranks_exist, run_here
 
+_MOST_THREADS = 64  # of one rank on fewer cores: more only wait for each other
 _LOOK_S = 0.05  # between two looks at the flight records
 # from the first sign of trouble to the verdict: the cause may be reported after its consequences
 _GRACE_S = 0.15
@@ -78,6 +80,12 @@ def launch(
             f"{name} must be a whole number from {least} up, not {value!r}.",
             f"{name} 应为不小于 {least} 的整数，而不是 {value!r}。",
         )
+    most = max(_MOST_THREADS, cores())
+    _check(
+        threads is None or threads <= most,
+        f"threads must be at most {most} on this machine of {cores()} core(s), not {threads}.",
+        f"本机有 {cores()} 个核，threads 最多为 {most}，而不是 {threads}。",
+    )
     _check(
         isinstance(timeout, int | float) and 0 < timeout < 1e7,
         f"timeout must be a number of seconds above 0, not {timeout!r}.",
@@ -90,11 +98,12 @@ def launch(
         "launch needs Linux or macOS: on Windows, run the course inside WSL.",
         "launch 需要 Linux 或 macOS：在 Windows 上请在 WSL 中运行本课程。",
     )
+    refuse_without_torch()
     if not force:
         refuse_too_many_ranks(nproc)
-    with tempfile.TemporaryDirectory(prefix="lab_launch_", ignore_cleanup_errors=True) as folder:
-        where = Path(folder)
-        (where / "call").write_bytes(_pickled(fn, args))
+    with private_folder() as where:
+        with room_on_disk(where):
+            (where / "call").write_bytes(_pickled(fn, args))
         environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
         threads = threads or max(1, (os.cpu_count() or 1) // nproc)
         job = worker.Job(
@@ -106,7 +115,8 @@ def launch(
             environment,
             multiprocessing.get_start_method(allow_none=True),
         )
-        ranks = [RankProcess(number, job, on_event, quiet) for number in range(nproc)]
+        with room_on_disk(where):
+            ranks = [RankProcess(number, job, on_event, quiet) for number in range(nproc)]
         try:
             with _uninterrupted():
                 start_server()
@@ -125,7 +135,7 @@ def launch(
 
 def _check(condition: bool, en: str, zh: str) -> None:
     if not condition:
-        raise ValueError(t(en, zh))
+        raise ConfigError(t(en, zh))
 
 
 def _pickled(fn: Callable[..., Any], args: tuple) -> bytes:
@@ -184,6 +194,9 @@ def _watch(ranks: list[RankProcess], timeout: float) -> None:
                     history.add(rank.number, *call)
                 rank.state.waiting = rank.record.waiting()
             now, done = time.monotonic(), all(s.end == "returned" for s in states)
+            if too_late(states, timeout, now):
+                for rank in alive:
+                    rank.state.frozen = rank.is_stopped()
             verdict = diagnose(history, states, timeout, now)
             if verdict:
                 decide_at = decide_at or now + (_ECHO_GRACE_S if verdict.echo else _GRACE_S)
