@@ -12,7 +12,9 @@ from contextlib import suppress
 from types import ModuleType
 from typing import NoReturn
 
+from .config import ConfigError
 from .i18n import t
+from .remedies import refuse_without_torch
 
 # name: (module with add_arguments(parser) and run(args) -> exit status, one line of help in both
 # languages)
@@ -60,6 +62,9 @@ COMMANDS = {
 }
 
 
+NEED_TORCH = ("train", "bench", "build")
+
+
 class _Flags(argparse.ArgumentParser):
     """A wrong flag is answered in one sentence; the page of usage is left to --help."""
 
@@ -81,6 +86,11 @@ def parse(argv: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
     for name, (_, en, zh) in COMMANDS.items():
         commands.add_parser(name, help=t(en, zh), add_help=False)
     called = parser.parse_known_args(argv[:1])[0].command
+    if called in NEED_TORCH:
+        try:
+            refuse_without_torch()
+        except ConfigError as error:
+            parser.exit(2, f"{error}\n")
     home = importlib.import_module(COMMANDS[called][0])
     flags = _Flags(
         prog=f"python -m lab_utils {called}",

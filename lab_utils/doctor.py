@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import machine
+from .commands.flags import one_sentence
+from .config import ConfigError
 from .i18n import LANGUAGES, set_language, t
-from .remedies import how_to_install
+from .remedies import how_to_install, refuse_without_torch
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 OLDEST_TORCH = (2, 10)
@@ -326,6 +328,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@one_sentence
 def run(args: argparse.Namespace) -> int:
     """Print every finding; the exit status is 1 only if something essential is missing."""
     if args.lang:
@@ -341,7 +344,13 @@ def calibrate(copy: Path | None = None) -> int:
     """Measure this machine in a process of its own (it needs torch), keep the result, and say
     where."""
     from .estimate.hardware.calibration import calibration_file
+    from .files import writable
 
+    refuse_without_torch()
+    kept = [path for path in (calibration_file(), copy) if path is not None]
+    _make_folder(kept[0].parent)
+    for path in kept:
+        writable(path)
     print(
         t(
             "measuring: leave the machine alone for half a minute",
@@ -350,8 +359,21 @@ def calibrate(copy: Path | None = None) -> int:
         flush=True,
     )
     code = "import sys; from lab_utils.measure.calibrate import main; main(sys.argv[1:])"
-    kept = [str(path) for path in (calibration_file(), copy) if path is not None]
-    done = subprocess.run([sys.executable, "-c", code, *kept], check=False)
+    done = subprocess.run([sys.executable, "-c", code, *map(str, kept)], check=False)
     if done.returncode == 0:
-        print(Finding(t("calibration", "校准"), ", ".join(kept)))
+        print(Finding(t("calibration", "校准"), ", ".join(map(str, kept))))
     return done.returncode
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            t(
+                f"the calibration cannot be kept in {folder} ({error.strerror}): set"
+                " LAB_UTILS_CACHE to a folder that you may write to.",
+                f"校准结果无法保存到 {folder}（{error.strerror}）：请把 LAB_UTILS_CACHE"
+                " 设为有写权限的文件夹。",
+            )
+        ) from None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
+from .config import ConfigError
 from .i18n import t
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -19,9 +21,12 @@ def how_to_install(distribution: str) -> str:
     return t(f"pip install {distribution}", f"请运行 pip install {distribution}")
 
 
-def missing_torch() -> str:
-    """The sentence for what cannot run without torch."""
-    return t(
-        f"this needs torch, which is not installed: {how_to_install('torch')}",
-        f"此操作需要 torch，但尚未安装：{how_to_install('torch')}",
-    )
+def refuse_without_torch() -> None:
+    """Raise ConfigError, with the remedy, where torch is not installed."""
+    if find_spec("torch") is None:
+        raise ConfigError(
+            t(
+                f"this needs torch, which is not installed: {how_to_install('torch')}",
+                f"此操作需要 torch，但尚未安装：{how_to_install('torch')}",
+            )
+        )

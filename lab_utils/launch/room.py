@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from ..config import ConfigError
 from ..i18n import t
 from ..machine import RANK_BYTES, cores, free_memory
-from ..remedies import missing_torch
 from ..sizes import size
 
 # 64 ranks on two cores find each other in 15 s; each doubling takes four times as long
 _RANKS_A_CORE = 32
-
-
-def refuse_without_torch() -> None:
-    """Raise ConfigError, with the remedy, where torch is not installed."""
-    if find_spec("torch") is None:
-        raise ConfigError(missing_torch())
 
 
 def most_ranks() -> int:

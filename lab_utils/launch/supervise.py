@@ -20,12 +20,13 @@ import cloudpickle
 from ..config import ConfigError
 from ..i18n import language, t
 from ..machine import cores
+from ..remedies import refuse_without_torch
 from . import worker
 from .diagnose import History, diagnose, too_late
 from .errors import explain
 from .folder import private_folder, room_on_disk
 from .process import RankProcess, start_server
-from .room import refuse_too_many_ranks, refuse_without_torch
+from .room import refuse_too_many_ranks
 from .torchrun import ranks_exist, run_here
 
 _MOST_THREADS = 64  # of one rank on fewer cores: more only wait for each other
