@@ -12,6 +12,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import NoReturn
 
+from .commands.help import HelpFormatter, in_readers_language
 from .config import ConfigError
 from .i18n import t
 from .remedies import refuse_without_torch
@@ -81,7 +82,12 @@ class _Flags(argparse.ArgumentParser):
 def parse(argv: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
     """The module of the command that `argv` names, and its flags. Exits with one sentence for what
     is not understood."""
-    parser = _Flags(prog="python -m lab_utils", description="LLM Training Lab · 大模型训练实验室")
+    parser = _Flags(
+        prog="python -m lab_utils",
+        description="LLM Training Lab · 大模型训练实验室",
+        formatter_class=HelpFormatter,
+    )
+    in_readers_language(parser)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (_, en, zh) in COMMANDS.items():
         commands.add_parser(name, help=t(en, zh), add_help=False)
@@ -94,9 +100,10 @@ def parse(argv: Sequence[str]) -> tuple[ModuleType, argparse.Namespace]:
     home = importlib.import_module(COMMANDS[called][0])
     flags = _Flags(
         prog=f"python -m lab_utils {called}",
-        description=home.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=t(home.__doc__, COMMANDS[called][2] + "。"),
+        formatter_class=HelpFormatter,
     )
+    in_readers_language(flags)
     home.add_arguments(flags)
     return home, flags.parse_args(argv[1:])
 

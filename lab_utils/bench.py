@@ -305,7 +305,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=t("sequences per rank and step", "每进程每步的序列数"),
     )
     parser.add_argument(
-        "--bucket-mib", type=float, default=None, help=t("bucket size in MiB", "桶大小（MiB）")
+        "--bucket-mib",
+        type=float,
+        default=None,
+        help=t("bucket size in MiB; default: 4", "桶大小（MiB），默认 4"),
     )
     parser.add_argument(
         "--pairs",

@@ -311,7 +311,12 @@ CHECKS: tuple[Callable[[], Finding | None], ...] = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `doctor`."""
     parser.add_argument(
-        "--lang", choices=LANGUAGES, help="language of the answer (default: LAB_LANG, or English)"
+        "--lang",
+        choices=LANGUAGES,
+        help=t(
+            "language of the answer (default: LAB_LANG, or English)",
+            "输出语言（默认取 LAB_LANG，否则为英文）",
+        ),
     )
     parser.add_argument(
         "--calibrate",

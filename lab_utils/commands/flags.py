@@ -26,8 +26,12 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
         flag, help_text = "--" + name.replace("_", "-"), t(*field.metadata["help"])
         hint = get_type_hints(owner)[name]
         if hint is bool:
+            usual = t(" (default on)", "（默认开）"), t(" (default off)", "（默认关）")
             parser.add_argument(
-                flag, action=argparse.BooleanOptionalAction, default=None, help=help_text
+                flag,
+                action=argparse.BooleanOptionalAction,
+                default=None,
+                help=help_text + usual[not field.default],
             )
             continue
         words = [word for word in get_args(hint) if not isinstance(word, type)]

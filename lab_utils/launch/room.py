@@ -9,6 +9,7 @@ from ..sizes import size
 
 # 64 ranks on two cores find each other in 15 s; each doubling takes four times as long
 _RANKS_A_CORE = 32
+_MOST_THREADS = 64  # of one rank on fewer cores: more only wait for each other
 
 
 def most_ranks() -> int:
@@ -32,3 +33,16 @@ def refuse_too_many_ranks(nproc: int) -> None:
             "若仍要启动，请加 --force（在 Python 中为 force=True）。",
         )
     )
+
+
+def refuse_too_many_threads(threads: int | None) -> None:
+    """Raise ConfigError, with the most that makes sense, for more threads per rank than that."""
+    most = max(_MOST_THREADS, cores())
+    if threads is not None and threads > most:
+        raise ConfigError(
+            t(
+                f"threads must be at most {most} on this machine of {cores()} core(s), not"
+                f" {threads:,}.",
+                f"本机有 {cores()} 个核，threads 最多为 {most}，而不是 {threads:,}。",
+            )
+        )

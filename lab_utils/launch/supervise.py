@@ -19,17 +19,15 @@ import cloudpickle
 
 from ..config import ConfigError
 from ..i18n import language, t
-from ..machine import cores
 from ..remedies import refuse_without_torch
 from . import worker
 from .diagnose import History, diagnose, too_late
 from .errors import explain
 from .folder import private_folder, room_on_disk
 from .process import RankProcess, start_server
-from .room import refuse_too_many_ranks
+from .room import refuse_too_many_ranks, refuse_too_many_threads
 from .torchrun import ranks_exist, run_here
 
-_MOST_THREADS = 64  # of one rank on fewer cores: more only wait for each other
 _LOOK_S = 0.05  # between two looks at the flight records
 # from the first sign of trouble to the verdict: the cause may be reported after its consequences
 _GRACE_S = 0.15
@@ -81,12 +79,7 @@ def launch(
             f"{name} must be a whole number from {least} up, not {value!r}.",
             f"{name} 应为不小于 {least} 的整数，而不是 {value!r}。",
         )
-    most = max(_MOST_THREADS, cores())
-    _check(
-        threads is None or threads <= most,
-        f"threads must be at most {most} on this machine of {cores()} core(s), not {threads}.",
-        f"本机有 {cores()} 个核，threads 最多为 {most}，而不是 {threads}。",
-    )
+    refuse_too_many_threads(threads)
     _check(
         isinstance(timeout, int | float) and 0 < timeout < 1e7,
         f"timeout must be a number of seconds above 0, not {timeout!r}.",

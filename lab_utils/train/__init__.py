@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from ..config import ConfigError, TrainConfig
 from ..data.windows import open_windows
 from ..files import writable
+from ..launch.room import refuse_too_many_threads
 from ..layout.parameters import parameter_count
 from ..layout.refusals import refuse_what_cannot_run
 from ..report import Report
@@ -57,6 +58,7 @@ def train(
     # a text that cannot be read is refused here, in one sentence, not by a rank
     open_windows(config)
     writable(gradients and Path(gradients))
+    refuse_too_many_threads(threads)
     if not force:
         refuse_what_does_not_fit(config)
     with LossBoard(config, progress) as board:

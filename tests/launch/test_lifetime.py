@@ -106,6 +106,7 @@ def test_all_end_with_a_killed_parent(tmp_path):
     assert alive == []
     assert len(folders) == 1
     assert not folders[0].exists()
+    assert list(folder.glob("pymp-*")) == [], "the folder of the server's socket"
     on_time(seconds < 2, f"{seconds:.1f} s until all had ended, of 2 s")
 
 

@@ -15,6 +15,7 @@ from ...files import write_text
 from ...i18n import t
 
 SCHEMA = 2
+_COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "send")
 
 
 def calibration_file() -> Path:
@@ -80,7 +81,11 @@ def _is_calibration(found: Any) -> bool:
                 ),
             )
         ]
-        return all(isinstance(r, int | float) and isfinite(r) and r > 0 for r in rates)
+        tables = [table for c in clusters for table in c.collectives.values()]
+        curves = [table[op] for table in tables for op in _COLLECTIVES]
+        curves += [c.memory_share_by_size for c in clusters]
+        complete = all(curves) and all(len(point) == 2 for curve in curves for point in curve)
+        return complete and all(isinstance(r, int | float) and isfinite(r) and r > 0 for r in rates)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         return False
 
