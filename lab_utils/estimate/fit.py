@@ -47,8 +47,8 @@ def does_not_fit_gpu(config: TrainConfig, cluster: Cluster, peak: int | None = N
         return None
     have = (size(cluster.memory_bytes), size(RESERVED_BYTES))
     return t(
-        f"does not fit: the fullest rank peaks at {size(peak)}, and one {cluster.name} has {have[0]},"
-        f" of which {have[1]} are left to its context, NCCL and the allocator.",
+        f"does not fit: the fullest rank peaks at {size(peak)}, and one {cluster.name} has"
+        f" {have[0]}, of which {have[1]} are left to its context, NCCL and the allocator.",
         f"放不下：占用最多的 rank 峰值为 {size(peak)}，而 {cluster.name} 的显存为 {have[0]}，"
         f"其中 {have[1]} 要留给 CUDA 上下文、NCCL 与分配器。",
     )
