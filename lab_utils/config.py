@@ -147,9 +147,9 @@ class ModelConfig:
         for name in ("kv_heads", "ffn", "head_dim"):
             _check(
                 isinstance(getattr(self, name), int) and 1 <= getattr(self, name) <= _MOST,
-                f"--{name.replace('_', '-')} must be a whole number from 1 to {_MOST:,}, not"
-                f" {getattr(self, name)!r}.",
-                f"--{name.replace('_', '-')} 应为 1 到 {_MOST:,} 的整数，而不是"
+                f"--{name.replace('_', '-')} must be a whole number from 1 up (at most {_MOST:,}),"
+                f" not {getattr(self, name)!r}.",
+                f"--{name.replace('_', '-')} 应为不小于 1 的整数（最多 {_MOST:,}），而不是"
                 f" {getattr(self, name)!r}。",
             )
         _check(
@@ -210,8 +210,8 @@ class ParallelConfig:
         )
         _check(
             _is_number(self.bucket_mib) and self.bucket_mib * 2**20 >= 1,
-            f"--bucket-mib must be at least one byte (2**-20), not {self.bucket_mib!r}.",
-            f"--bucket-mib 至少为一个字节（2**-20），而不是 {self.bucket_mib!r}。",
+            f"--bucket-mib must be above 0, and at least a byte (2**-20), not {self.bucket_mib!r}.",
+            f"--bucket-mib 必须大于 0，且至少为一个字节（2**-20），而不是 {self.bucket_mib!r}。",
         )
 
     @property

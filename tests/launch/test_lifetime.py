@@ -85,7 +85,7 @@ def test_importing_launch_is_light():
 
 
 def test_all_end_with_a_killed_parent(tmp_path):
-    script, folder = tmp_path / "script.py", tmp_path / "temporary"
+    script, folder = tmp_path / "script.py", tmp_path / "t"
     script.write_text(LAUNCHING)
     folder.mkdir(exist_ok=True)  # a busy machine tries again
     environment = ENVIRONMENT | {"TMPDIR": str(folder)}
