@@ -19,9 +19,9 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .commands import writable
-from .commands.flags import one_sentence, whole_from_1
+from .commands.flags import add_force, one_sentence, whole_from_1
 from .config import ConfigError, TrainConfig
+from .files import writable, write_text
 from .i18n import t
 from .layout.refusals import refuse_what_cannot_run
 from .text import table
@@ -116,10 +116,15 @@ def config_for(strategy: str, base: TrainConfig, ranks: int, batch_per_rank: int
 
 
 def bench(
-    config: TrainConfig, row: Row, pairs: int = 15, steps: int = 4, threads: int = 1
+    config: TrainConfig,
+    row: Row,
+    pairs: int = 15,
+    steps: int = 4,
+    threads: int = 1,
+    force: bool = False,
 ) -> Ratio:
     """Time one row; `steps` optimizer steps make a block (seconds are per step). Raises ConfigError
-    for what cannot run."""
+    for what cannot run, or unless `force` for more ranks than this machine holds."""
     from .launch import launch
 
     for name in (row.first, row.second):
@@ -133,6 +138,7 @@ def bench(
         steps,
         timeout=600.0,
         threads=threads,
+        force=force,
     )[0]
 
 
@@ -299,7 +305,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=t("sequences per rank and step", "每进程每步的序列数"),
     )
     parser.add_argument(
-        "--bucket-mib", type=float, default=None, help=t("bucket size in MiB", "桶大小（MiB）")
+        "--bucket-mib",
+        type=float,
+        default=None,
+        help=t("bucket size in MiB; default: 4", "桶大小（MiB），默认 4"),
     )
     parser.add_argument(
         "--pairs",
@@ -325,6 +334,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help=t("also write the rows to this file", "同时写入此文件"),
     )
+    add_force(parser)
 
 
 @one_sentence
@@ -376,9 +386,9 @@ def run(args: argparse.Namespace) -> int:
                 pairs,
                 args.steps,
                 args.threads,
+                args.force,
             )
         )
-    print(as_text(results))
     if args.json:
         found = as_json(
             results,
@@ -388,5 +398,6 @@ def run(args: argparse.Namespace) -> int:
             pairs=pairs,
             steps=args.steps,
         )
-        args.json.write_text(json.dumps(found, indent=1), encoding="utf-8")
+        write_text(args.json, json.dumps(found, indent=1))
+    print(as_text(results))
     return 0

@@ -24,6 +24,12 @@ OptimizerName = Literal["sgd", "adamw", "adafactor", "lion", "adam8bit"]
 GradientSync = Literal["bucketed", "naive"]
 
 
+# the most of a count: far beyond any run, and still answered within seconds
+_MOST, _MOST_OF = 10**9, {"layers": 10_000, "pp": 256, "virtual-stages": 64}
+# of fp32, in which fp16's loss is scaled
+_LARGEST_SCALE = (2 - 2**-23) * 2.0**127
+
+
 class ConfigError(ValueError):
     """A configuration that cannot be run; the message says what was wrong and what would work."""
 
@@ -59,6 +65,12 @@ def _check_choices(config: Any) -> None:
                 isinstance(value, int) and not isinstance(value, bool) and value >= least,
                 f"--{name} must be a whole number from {least} up, not {value!r}.",
                 f"--{name} 应为不小于 {least} 的整数，而不是 {value!r}。",
+            )
+            most = _MOST_OF.get(name, _MOST)
+            _check(
+                name == "seed" or value <= most,
+                f"--{name} must be at most {most:,}, not {value:,}.",
+                f"--{name} 最多为 {most:,}，而不是 {value:,}。",
             )
 
 
@@ -134,10 +146,11 @@ class ModelConfig:
             object.__setattr__(self, "head_dim", self.hidden // self.heads)
         for name in ("kv_heads", "ffn", "head_dim"):
             _check(
-                isinstance(getattr(self, name), int) and getattr(self, name) >= 1,
-                f"--{name.replace('_', '-')} must be a whole number from 1 up, not"
-                f" {getattr(self, name)!r}.",
-                f"--{name.replace('_', '-')} 应为不小于 1 的整数，而不是 {getattr(self, name)!r}。",
+                isinstance(getattr(self, name), int) and 1 <= getattr(self, name) <= _MOST,
+                f"--{name.replace('_', '-')} must be a whole number from 1 up (at most {_MOST:,}),"
+                f" not {getattr(self, name)!r}.",
+                f"--{name.replace('_', '-')} 应为不小于 1 的整数（最多 {_MOST:,}），而不是"
+                f" {getattr(self, name)!r}。",
             )
         _check(
             self.heads % self.kv_heads == 0,
@@ -196,9 +209,9 @@ class ParallelConfig:
             f"--zero 只能是 0、1、2 或 3，而不是 {self.zero!r}。",
         )
         _check(
-            _is_number(self.bucket_mib) and self.bucket_mib > 0,
-            f"--bucket-mib must be above 0, not {self.bucket_mib!r}.",
-            f"--bucket-mib 必须大于 0，而不是 {self.bucket_mib!r}。",
+            _is_number(self.bucket_mib) and self.bucket_mib * 2**20 >= 1,
+            f"--bucket-mib must be above 0, and at least a byte (2**-20), not {self.bucket_mib!r}.",
+            f"--bucket-mib 必须大于 0，且至少为一个字节（2**-20），而不是 {self.bucket_mib!r}。",
         )
 
     @property
@@ -295,9 +308,11 @@ class TrainConfig:
             f"--clip 必须不小于 0（0 为关闭），而不是 {self.clip!r}。",
         )
         _check(
-            _is_number(self.loss_scale) and self.loss_scale > 0,
-            f"--loss-scale must be above 0, not {self.loss_scale!r}.",
-            f"--loss-scale 必须大于 0，而不是 {self.loss_scale!r}。",
+            _is_number(self.loss_scale) and 1 <= self.loss_scale <= _LARGEST_SCALE,
+            f"--loss-scale must lie between 1 and fp32's largest number ({_LARGEST_SCALE:.3g}), not"
+            f" {self.loss_scale!r}.",
+            f"--loss-scale 应介于 1 与 fp32 的最大值（{_LARGEST_SCALE:.3g}）之间，而不是"
+            f" {self.loss_scale!r}。",
         )
         self.recomputed_layers()
 

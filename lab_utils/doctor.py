@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import importlib.metadata
 import importlib.util
-import os
 import platform
 import re
 import shutil
@@ -17,7 +16,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import machine
+from .commands.flags import one_sentence
+from .config import ConfigError
 from .i18n import LANGUAGES, set_language, t
+from .remedies import how_to_install, refuse_without_torch
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 OLDEST_TORCH = (2, 10)
@@ -90,9 +93,7 @@ def system() -> Finding:
 
 
 def cores() -> Finding:
-    count = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    count = machine.cores()
     remedy = t(
         "ranks will take turns on one core: everything works, timings mean little.",
         "所有进程轮流使用一个核：都能运行，但耗时没有参考意义。",
@@ -101,12 +102,7 @@ def cores() -> Finding:
 
 
 def memory() -> Finding:
-    import psutil
-
-    free = psutil.virtual_memory().available
-    limit = Path("/sys/fs/cgroup/memory.max")
-    if limit.exists() and limit.read_text().strip().isdigit():
-        free = min(free, int(limit.read_text()))
+    free = machine.free_memory()
     remedy = t(
         "each rank takes about 0.5 GiB: close other programs, and stay at 2 ranks.",
         "每个进程约占 0.5 GiB：请关闭其他程序，并且最多用 2 个进程。",
@@ -138,15 +134,7 @@ def _torch_cuda() -> str | None:
 def torch() -> Finding:
     found = version("torch")
     if found is None:
-        return Finding(
-            "torch",
-            t("missing", "未安装"),
-            t(
-                "run make lab, which installs requirements.txt.",
-                "请运行 make lab，它会安装 requirements.txt。",
-            ),
-            True,
-        )
+        return Finding("torch", t("missing", "未安装"), how_to_install("torch"), True)
     kind = f"CUDA {_torch_cuda()}" if _torch_cuda() else t("CPU only", "仅 CPU")
     shown = f"{found} ({kind})"
     if tuple(int(n) for n in re.findall(r"\d+", found)[:2]) < OLDEST_TORCH:
@@ -203,11 +191,7 @@ def jupyterlab() -> Finding:
     return Finding(
         "JupyterLab",
         found or t("missing", "未安装"),
-        (
-            ""
-            if found
-            else t("run make lab, which installs it.", "请运行 make lab，它会安装 JupyterLab。")
-        ),
+        ("" if found else how_to_install("jupyterlab")),
         True,
     )
 
@@ -327,7 +311,12 @@ CHECKS: tuple[Callable[[], Finding | None], ...] = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `doctor`."""
     parser.add_argument(
-        "--lang", choices=LANGUAGES, help="language of the answer (default: LAB_LANG, or English)"
+        "--lang",
+        choices=LANGUAGES,
+        help=t(
+            "language of the answer (default: LAB_LANG, or English)",
+            "输出语言（默认取 LAB_LANG，否则为英文）",
+        ),
     )
     parser.add_argument(
         "--calibrate",
@@ -344,6 +333,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+@one_sentence
 def run(args: argparse.Namespace) -> int:
     """Print every finding; the exit status is 1 only if something essential is missing."""
     if args.lang:
@@ -359,7 +349,13 @@ def calibrate(copy: Path | None = None) -> int:
     """Measure this machine in a process of its own (it needs torch), keep the result, and say
     where."""
     from .estimate.hardware.calibration import calibration_file
+    from .files import writable
 
+    refuse_without_torch()
+    kept = [path for path in (calibration_file(), copy) if path is not None]
+    _make_folder(kept[0].parent)
+    for path in kept:
+        writable(path)
     print(
         t(
             "measuring: leave the machine alone for half a minute",
@@ -368,8 +364,21 @@ def calibrate(copy: Path | None = None) -> int:
         flush=True,
     )
     code = "import sys; from lab_utils.measure.calibrate import main; main(sys.argv[1:])"
-    kept = [str(path) for path in (calibration_file(), copy) if path is not None]
-    done = subprocess.run([sys.executable, "-c", code, *kept], check=False)
+    done = subprocess.run([sys.executable, "-c", code, *map(str, kept)], check=False)
     if done.returncode == 0:
-        print(Finding(t("calibration", "校准"), ", ".join(kept)))
+        print(Finding(t("calibration", "校准"), ", ".join(map(str, kept))))
     return done.returncode
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            t(
+                f"the calibration cannot be kept in {folder} ({error.strerror}): set"
+                " LAB_UTILS_CACHE to a folder that you may write to.",
+                f"校准结果无法保存到 {folder}（{error.strerror}）：请把 LAB_UTILS_CACHE"
+                " 设为有写权限的文件夹。",
+            )
+        ) from None

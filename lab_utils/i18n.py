@@ -15,8 +15,10 @@ def language() -> str:
     """The language in force: "en" or "zh"."""
     if _chosen is not None:
         return _chosen
-    from_environment = os.environ.get("LAB_LANG", "en")
-    return from_environment if from_environment in LANGUAGES else "en"
+    # a locale's spelling will do: zh_CN.UTF-8, zh-Hans
+    from_environment = os.environ.get("LAB_LANG", "en").lower().replace("-", "_")
+    name = from_environment.partition(".")[0].partition("_")[0]
+    return name if name in LANGUAGES else "en"
 
 
 def set_language(lang: str) -> None:

@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from math import isfinite, nan
 from typing import Any, Literal
 
 from .i18n import t
+from .report_shape import refuse_damaged
 
 SCHEMA = 1
 MEMORY_TERMS = (
@@ -98,14 +100,16 @@ class Report:
         return {"schema": SCHEMA, "world_size": self.world_size, **asdict(self)}
 
     def to_json(self, indent: int | None = 1) -> str:
-        """The report as JSON text."""
-        return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False) + "\n"
+        """The report as JSON text. What is no number (the loss of a run that diverged) is null, for
+        JSON has no word for it."""
+        plain = _finite(self.to_dict())
+        return json.dumps(plain, indent=indent, ensure_ascii=False, allow_nan=False) + "\n"
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Report:
         """Read `to_dict`'s result back; keys that this version does not know are ignored.
 
-        Raises ValueError for another schema.
+        Raises ValueError for another schema, and for what is damaged, with the place.
         """
         if not isinstance(raw, Mapping):
             raise ValueError(
@@ -122,6 +126,7 @@ class Report:
                     f"这不是 schema {SCHEMA} 的报告：它的 schema 是 {found!r}。",
                 )
             )
+        refuse_damaged(raw)
         ranks = tuple(
             RankReport(
                 **_known(RankReport, r)
@@ -135,14 +140,24 @@ class Report:
             | {"ranks": ranks}
             | {
                 k: tuple(plain.get(k, ()))
-                for k in ("loss", "loss_scale", "skipped_steps", "segments", "notes")
+                for k in ("loss_scale", "skipped_steps", "segments", "notes")
             }
+            | {"loss": tuple(nan if x is None else x for x in plain.get("loss", ()))}
         )
 
     @classmethod
     def from_json(cls, text: str) -> Report:
         """Read `to_json`'s text back."""
         return cls.from_dict(json.loads(text))
+
+
+def _finite(value: Any) -> Any:
+    """The same with None for every number that is none."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _known(cls: type, raw: Mapping[str, Any]) -> dict[str, Any]:

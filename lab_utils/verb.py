@@ -8,6 +8,7 @@ is lost.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -21,5 +22,9 @@ def callable_package(name: str, function: Callable[..., Any]) -> None:
     class Verb(ModuleType):
         __call__ = staticmethod(function)
         __wrapped__ = function
+
+        def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+            """Pickled by its name, as modules are: a rank's function may use it as a global."""
+            return importlib.import_module, (self.__name__,)
 
     sys.modules[name].__class__ = Verb

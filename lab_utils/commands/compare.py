@@ -26,15 +26,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Carry out `compare`."""
     try:
-        estimated, measured = (
-            Report.from_json(path.read_text(encoding="utf-8"))
-            for path in (args.estimated, args.measured)
-        )
-        print(compare(estimated, measured, ranks=[args.rank]))
-    except (OSError, json.JSONDecodeError, ValueError, KeyError, IndexError) as error:
+        found = compare(_read(args.estimated), _read(args.measured), ranks=[args.rank])
+    except ValueError as error:
         print(
             t(f"these two cannot be compared: {error}", f"无法比较这两份报告：{error}"),
             file=sys.stderr,
         )
         return 2
+    print(found)
     return 0
+
+
+def _read(path: Path) -> Report:
+    """The report of a file; raises ValueError with a sentence that names it."""
+    try:
+        return Report.from_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        reason = t(
+            "there is no such file; `train --json` and `estimate --json` write one.",
+            "没有这个文件；`train --json` 与 `estimate --json` 会写出报告。",
+        )
+    except OSError as error:
+        reason = t(f"cannot be read ({error.strerror}).", f"无法读取（{error.strerror}）。")
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+        reason = t("this is no JSON text.", "这不是 JSON 文本。")
+    except ValueError as error:
+        reason = str(error)
+    raise ValueError(t(f"{path}: {reason}", f"{path}：{reason}")) from None

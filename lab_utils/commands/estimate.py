@@ -6,11 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..files import writable, write_text
 from ..i18n import t
 from .flags import add_config_flags, config_from, one_sentence, whole_from_1
 from .train import summary
 
 if TYPE_CHECKING:
+    from ..config import Cluster, TrainConfig
     from ..estimate.time.step import StepTime
 
 
@@ -49,7 +51,6 @@ def run(args: argparse.Namespace) -> int:
     from .. import estimate
     from ..estimate.hardware import cluster, this_machine
     from ..estimate.time.step import rates_are_known, step_time
-    from . import writable
 
     writable(args.json)
     config = config_from(args)
@@ -59,12 +60,31 @@ def run(args: argparse.Namespace) -> int:
         else this_machine(config.parallel.world_size, config.precision)
     )
     report = estimate(config, machine)
+    if args.json:
+        write_text(args.json, report.to_json())
     print(summary(report))
+    if shortage := does_not_fit(config, machine if args.gpu else None):
+        print(shortage)
     if rates_are_known(config, machine):
         print(bottleneck(step_time(config, machine)))
-    if args.json:
-        args.json.write_text(report.to_json(), encoding="utf-8")
     return 0
+
+
+def does_not_fit(config: TrainConfig, machine: Cluster | None) -> str | None:
+    """The sentence that says so, with what would fit: on the GPUs of a cluster, or (None) in what
+    is free of this machine's memory now."""
+    from ..estimate.fit import does_not_fit_gpu, does_not_fit_here, what_would_fit
+    from ..machine import free_memory
+
+    free = free_memory()
+
+    def shortage(asked: TrainConfig) -> str | None:
+        return does_not_fit_gpu(asked, machine) if machine else does_not_fit_here(asked, free)
+
+    if (reason := shortage(config)) is None:
+        return None
+    advice = what_would_fit(config, lambda other: shortage(other) is None)
+    return t(f"{reason} {advice}", f"{reason}{advice}")
 
 
 def bottleneck(time: StepTime) -> str:

@@ -26,8 +26,12 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
         flag, help_text = "--" + name.replace("_", "-"), t(*field.metadata["help"])
         hint = get_type_hints(owner)[name]
         if hint is bool:
+            usual = t(" (default on)", "（默认开）"), t(" (default off)", "（默认关）")
             parser.add_argument(
-                flag, action=argparse.BooleanOptionalAction, default=None, help=help_text
+                flag,
+                action=argparse.BooleanOptionalAction,
+                default=None,
+                help=help_text + usual[not field.default],
             )
             continue
         words = [word for word in get_args(hint) if not isinstance(word, type)]
@@ -49,6 +53,18 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
             metavar=shown,
             help=(help_text + default).replace("%", "%%"),
         )
+
+
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """--force, of the commands that start ranks."""
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help=t(
+            "start the ranks even if they do not fit this machine's memory and cores",
+            "即使本机的内存和核数容纳不下，也照样启动各进程",
+        ),
+    )
 
 
 def whole_from_1(text: str) -> int:
@@ -95,8 +111,13 @@ def one_sentence(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse
 
         try:
             return run(args)
+        except BrokenPipeError:
+            raise  # not ours: whoever read the output has ended
         except (ConfigError, OSError) as error:
-            print(error, file=sys.stderr)
+            # of the system's errors those with a number are not ours yet
+            raw = isinstance(error, OSError) and error.errno is not None
+            said = t(f"the system refused: {error}", f"系统拒绝了：{error}") if raw else error
+            print(said, file=sys.stderr)
             return 2
 
     return wrapped

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..config import ModelConfig
+from ..config import ConfigError, ModelConfig
 from ..i18n import t
 from ..presets import PRESETS, preset_shape
 from ..text import table
 from .flags import one_sentence, whole_from_1
 
+_MOST = 100  # layouts: each is played through, and told apart from the fastest in a sentence
 _PINS = ("tp", "pp", "dp", "zero", "micro_batch", "virtual_stages")
 
 
@@ -59,7 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--optimizer", default="adamw", choices=("adamw", "sgd"), help=t("optimizer", "优化器")
     )
     parser.add_argument(
-        "--top", type=whole_from_1, default=8, help=t("layouts to print", "打印多少个布局")
+        "--top",
+        type=whole_from_1,
+        default=8,
+        metavar="N",
+        help=t(f"layouts to print, at most {_MOST}", f"打印多少个布局，最多 {_MOST}"),
     )
     for name in _PINS:
         parser.add_argument(
@@ -90,6 +95,13 @@ def run(args: argparse.Namespace) -> int:
     from ..estimate.plan.words import layout_words, resource_words
     from ..estimate.program.conventions import CONVENTIONS
 
+    if args.top > _MOST:
+        raise ConfigError(
+            t(
+                f"--top must be at most {_MOST}, not {args.top:,}.",
+                f"--top 最多为 {_MOST}，而不是 {args.top:,}。",
+            )
+        )
     shape = preset_shape(args.preset) | ({"seq": args.seq} if args.seq else {})
     pins: dict[str, Any] = {
         name: getattr(args, name)

@@ -7,9 +7,18 @@ import os
 import sys
 from pathlib import Path
 
+from ..files import writable, write_text
 from ..i18n import t
 from ..report import Report
-from .flags import add_config_flags, config_from, one_sentence, seconds_above_0, whole_from_1
+from ..sizes import in_one_scale
+from .flags import (
+    add_config_flags,
+    add_force,
+    config_from,
+    one_sentence,
+    seconds_above_0,
+    whole_from_1,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "write the first step's gradients to this .npz file", "把第一步的梯度写入此 .npz 文件"
         ),
     )
+    add_force(parser)
     parser.add_argument("--quiet", action="store_true", help=t("no progress bar", "不显示进度条"))
 
 
@@ -59,14 +69,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Carry out `train`."""
     from ..launch import LaunchError
-    from . import writable
 
     config = config_from(args)
     for path in (args.json, args.gradients):
         writable(path)
     from .. import train
+    from ..train.gradients import GradientsNotWrittenError
 
     first = int(os.environ.get("RANK", "0")) == 0  # under torchrun every rank comes by here
+    failure = None
     try:
         report = train(
             config,
@@ -75,14 +86,23 @@ def run(args: argparse.Namespace) -> int:
             timeout=args.timeout,
             progress=not args.quiet and first,
             gradients=args.gradients,
+            force=args.force,
         )
     except LaunchError as error:
         print(error, file=sys.stderr)
         return 1
+    except GradientsNotWrittenError as lost:
+        # the run itself is not lost with them
+        report, failure = lost.report, lost
     if first:
-        print(summary(report))
         if args.json:
-            args.json.write_text(report.to_json(), encoding="utf-8")
+            try:
+                write_text(args.json, report.to_json())
+            except OSError as error:
+                failure = error  # after the summary, which is then all that is left
+        print(summary(report))
+    if failure:
+        raise failure
     return 0
 
 
@@ -102,12 +122,11 @@ def summary(report: Report) -> str:
             f"{report.parameters:,} 个参数，{report.world_size} 个进程，{report.device}",
         )
     )
-    memory = ", ".join(
-        f"{term} {value / 2**20:.2f} MiB"
-        for term, value in rank.memory.items()
-        if value and term != "at_peak"
+    unit, amounts = in_one_scale(
+        {term: value for term, value in rank.memory.items() if value and term != "at_peak"}
     )
-    lines.append(t(f"memory of rank 0: {memory}", f"rank 0 的内存：{memory}"))
+    memory = ", ".join(f"{term} {amount}" for term, amount in amounts.items())
+    lines.append(t(f"memory of rank 0 in {unit}: {memory}", f"rank 0 的内存（{unit}）：{memory}"))
     if report.basis:
         lines.append(t(f"({report.basis})", f"（{report.basis}）"))
     for entry in rank.traffic:

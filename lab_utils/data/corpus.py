@@ -49,6 +49,16 @@ def _file_text(path: Path) -> str:
     def refuse(en: str, zh: str) -> ConfigError:
         return ConfigError(t(f"--corpus {path}: {en}", f"--corpus {path}：{zh}"))
 
+    if path.is_dir():
+        raise refuse(
+            "this is a folder; give a UTF-8 text file in it.",
+            "这是一个文件夹，请指定其中的一个 UTF-8 文本文件。",
+        )
+    if path.exists() and not path.is_file():
+        raise refuse(
+            "this is no regular file; give a UTF-8 text file.",
+            "这不是普通文件，请指定一个 UTF-8 文本文件。",
+        )
     if not path.is_file():
         raise refuse(
             "there is no such file; give a UTF-8 text file.",

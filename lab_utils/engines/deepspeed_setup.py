@@ -11,6 +11,7 @@ import logging
 import os
 import shutil
 import sys
+import tempfile
 import warnings
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -35,6 +36,13 @@ def why_not(device_type: str = "cpu") -> str | None:
         )
     _let_ninja_be_found()
     tools = (os.environ.get("CXX", "c++"), "ninja") if device_type == "cpu" else ()
+    if device_type == "cpu" and _has_space(extensions_folder()):
+        return t(
+            f"DeepSpeed cannot compile its part of itself in {extensions_folder()}, whose name has"
+            " a space: set TORCH_EXTENSIONS_DIR to a folder without one, or choose --engine torch.",
+            f"DeepSpeed 无法在 {extensions_folder()} 中编译，因为路径里有空格：请把"
+            " TORCH_EXTENSIONS_DIR 设为不含空格的文件夹，或改用 --engine torch。",
+        )
     missing = next((tool for tool in tools if shutil.which(tool) is None), None)
     if missing is None:
         return None
@@ -72,16 +80,41 @@ def extensions_folder() -> Path:
     if given:
         return Path(given)
     project = Path(__file__).resolve().parents[2]
-    cache = (
-        project / ".cache"
-        if (project / "pyproject.toml").exists() and os.access(project, os.W_OK)
-        else Path.home() / ".cache"
-    )
+    ours = (project / "pyproject.toml").exists() and os.access(project, os.W_OK)
+    # ninja's files and the linker's flags take a space for the end of a name
+    caches = [
+        *([project / ".cache"] if ours else []),
+        Path.home() / ".cache",
+        Path(tempfile.gettempdir()) / f"lab_utils_{os.getuid()}",
+    ]
+    cache = next((c for c in caches if not _has_space(c) and _can_be_made(c)), caches[0])
     return (
         cache
         / "torch_extensions"
         / f"python{sys.version_info.major}.{sys.version_info.minor}_torch{version('torch')}"
     )
+
+
+def _name_torch_without_space(folder: Path) -> None:
+    """Torch does not quote the place of its libraries for the linker: where that has a space, it is
+    given another name."""
+    from torch.utils import cpp_extension
+
+    if _has_space(Path(cpp_extension.TORCH_LIB_PATH)):
+        link = folder / "torch_lib"
+        link.unlink(missing_ok=True)
+        link.symlink_to(cpp_extension.TORCH_LIB_PATH)
+        cpp_extension.TORCH_LIB_PATH = str(link)
+
+
+def _has_space(path: Path) -> bool:
+    return any(c.isspace() for c in str(path))
+
+
+def _can_be_made(folder: Path) -> bool:
+    """Whether the folder is there to be written to, or may be made."""
+    nearest = next(one for one in (folder, *folder.parents) if one.exists())
+    return os.access(nearest, os.W_OK)
 
 
 def _compile_extension() -> None:
@@ -103,6 +136,7 @@ def _compile_extension() -> None:
                     "DeepSpeed 正在编译自身的一部分，只需一次，约一两分钟。",
                 )
             )
+        _name_torch_without_space(folder)
         builder = get_accelerator().create_op_builder("ShareMemCommBuilder")
         if builder is not None:
             builder.load()

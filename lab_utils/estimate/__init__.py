@@ -11,7 +11,9 @@ from ..layout.parameters import parameter_count
 from ..layout.refusals import refuse_layout
 from ..report import RankReport, Report
 from ..verb import callable_package
+from .fit import does_not_fit_gpu
 from .hardware.table import this_machine
+from .limits import refuse_beyond
 from .memory.standing import alike
 from .memory.terms import memory_of_rank
 from .ops import step_flops
@@ -28,19 +30,21 @@ def estimate(config: TrainConfig, cluster: Cluster | None = None) -> Report:
 
     Bytes follow the kernels of that machine, CPU or CUDA; the report's `basis` says which.
     Returns a Report of kind "estimated", in bytes, seconds and FLOPs. Raises ConfigError for a
-    layout that makes no sense.
+    layout that makes no sense, or for more ranks than a report lists.
     """
     refuse_layout(config)
+    refuse_beyond(config)
     cluster = cluster or this_machine(config.parallel.world_size, config.precision)
     time = _step_time(config, cluster)
     flops = step_flops(config)
     tokens = config.global_batch * config.model.seq
+    ranks = _ranks(config, time, cluster.kernels)
     return Report(
         kind="estimated",
         device=cluster.name,
         config=config.to_dict(),
         parameters=parameter_count(config.model),
-        ranks=_ranks(config, time, cluster.kernels),
+        ranks=ranks,
         basis=CONVENTIONS[cluster.kernels].basis,
         flops=flops,
         tokens_per_second=tokens / time["step"] if time else None,
@@ -50,8 +54,17 @@ def estimate(config: TrainConfig, cluster: Cluster | None = None) -> Report:
             if time
             else None
         ),
-        notes=(_mfu_note(cluster),) if time else (),
+        notes=_notes(config, cluster, ranks, bool(time)),
     )
+
+
+def _notes(
+    config: TrainConfig, cluster: Cluster, ranks: tuple[RankReport, ...], timed: bool
+) -> tuple[str, ...]:
+    """What MFU is taken against, and whether the run fits into the cluster's GPUs."""
+    fullest = max(rank.memory["peak"] for rank in ranks)
+    shortage = does_not_fit_gpu(config, cluster, fullest) if cluster.kernels == "cuda" else None
+    return tuple(note for note in (_mfu_note(cluster) if timed else None, shortage) if note)
 
 
 def _ranks(

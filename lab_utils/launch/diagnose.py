@@ -27,6 +27,8 @@ class RankState:
     echo: str | None = None
     # the call that holds it up, its number, since when
     waiting: tuple[Channel, int, float] | None = None
+    # the system has stopped it (SIGSTOP, a debugger); looked up only once somebody waits too long
+    frozen: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Verdict:
     calls: dict[int, Call] = field(default_factory=dict)
     peers: tuple[int, ...] = ()
     echo: bool = False  # only the symptom is known so far
+    frozen: bool = False  # hung, because the system has stopped them
 
     @property
     def witnesses(self) -> tuple[int, ...]:
@@ -107,6 +110,7 @@ def diagnose(
         _mismatch(history)
         or _own_end(ranks)
         or _left(history, ranks, now)
+        or _frozen(ranks, timeout, now)
         or _stuck(history, ranks, timeout, now)
         or _alone(ranks, timeout, now)
         or _echo(ranks)
@@ -174,6 +178,28 @@ def _left(history: History, ranks: list[RankState], now: float) -> Verdict | Non
                 _waiting_in(ranks, channel, number),
             )
     return None
+
+
+def _frozen(ranks: list[RankState], timeout: float, now: float) -> Verdict | None:
+    """Ranks that are stopped while somebody waits too long. Where they stand says nothing: inside a
+    call that all have made, each looks as if it waited for the others."""
+    found = tuple(r for r, s in enumerate(ranks) if s.end is None and s.frozen)
+    if not found or not too_late(ranks, timeout, now):
+        return None
+    peers = tuple(r for r, s in enumerate(ranks) if r not in found and (s.waiting or s.echo))
+    return Verdict("hung", found, peers=peers, frozen=True)
+
+
+def too_late(ranks: list[RankState], timeout: float, now: float) -> bool:
+    """Whether somebody has waited for `timeout` seconds, or a connection's own time ran out."""
+    ended = [s.at for s in ranks if s.end == "returned"]
+    return bool(
+        any(s.echo for s in ranks)
+        or _waits(ranks, now, timeout)
+        or ended
+        and len(ended) < len(ranks)
+        and now - max(ended) > timeout
+    )
 
 
 def _stuck(history: History, ranks: list[RankState], timeout: float, now: float) -> Verdict | None:

@@ -205,6 +205,11 @@ def _ended(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[st
             " ranks.",
             "最常见的原因是内存耗尽：请减小模型或批次，或减少进程数。",
         )
+    elif code in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        remedy = t(
+            "Something outside asked it to end: a person, a scheduler or a container's limit.",
+            "是外部要求它结束的：可能是用户、调度系统或容器的限制。",
+        )
     else:
         remedy = t(
             "Native code crashed; its last words, if any, are in the output above.",
@@ -221,6 +226,8 @@ def _ended(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[st
 
 def _hung(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str, str]:
     who = _names(verdict.ranks)
+    if verdict.frozen:
+        return _frozen(verdict)
     if len(verdict.ranks) > 1:
         calls = t("; ", "；").join(
             t(f"rank {r}: {c}", f"rank {r}：{c}") for r, c in verdict.calls.items()
@@ -260,6 +267,23 @@ def _hung(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str
         " only slow, give launch a longer timeout=.",
         "下面是它停留的位置：如果它在那里等待其他进程，说明它们过早返回；如果只是运行慢，请给"
         " launch 更长的 timeout=。",
+    )
+
+
+def _frozen(verdict: Verdict) -> tuple[str, str]:
+    who = _names(verdict.ranks)
+    waited = _names(verdict.peers) if verdict.peers else t("the others", "其余进程")
+    return (
+        t(
+            f"{who} hung: stopped by the system, while {waited} waited.",
+            f"{who} 卡死：被系统暂停，而 {waited} 一直在等待。",
+        ),
+        t(
+            "Something sent SIGSTOP, or holds it in a debugger (SIGCONT lets it go on); do not stop"
+            " a single rank for longer than timeout=.",
+            "有程序向它发送了 SIGSTOP，或用调试器挂起了它（SIGCONT 可使其继续）；"
+            "单个进程的暂停时间不要超过 timeout=。",
+        ),
     )
 
 

@@ -14,10 +14,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver, resource_tracker, util
 from typing import Any
 
 import cloudpickle
+import psutil
 
 from . import worker
 from .diagnose import RankState
@@ -25,6 +26,8 @@ from .errors import echo_of, users_stack
 from .record import Reader
 
 _PRELOAD = ["torch", "torch.distributed", "torch._dynamo", "lab_utils.launch.preload"]
+# the server's environment: the folder of its socket, which multiprocessing made
+SERVERS_FOLDER = "LAB_SERVERS_FOLDER"
 _STACK_S = 0.2  # to answer where a rank stands
 
 
@@ -41,9 +44,26 @@ def start_server() -> None:
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        forkserver.ensure_running()
+        with _servers_environment():
+            forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def _servers_environment() -> Iterator[None]:
+    """What the server is started with: it imports from where this process does, and not from the
+    folder that it happens to be started in; and it knows which folder to remove at its end, should
+    this process be killed."""
+    paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    wanted = {"PYTHONPATH": paths, "PYTHONSAFEPATH": "1", SERVERS_FOLDER: util.get_temp_dir()}
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 class RankProcess:
@@ -137,6 +157,14 @@ class RankProcess:
             text = (lines + newline).decode(errors="replace").removesuffix("\n")
             sys.stdout.write("".join(f"[rank {self.number}] {line}\n" for line in text.split("\n")))
             sys.stdout.flush()
+
+    def is_stopped(self) -> bool:
+        """Whether the system holds it, by SIGSTOP or for a debugger: it lives and does nothing."""
+        try:
+            status = psutil.Process(self.process.pid).status()
+        except psutil.Error:  # it has just ended
+            return False
+        return status in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
 
     def stack(self) -> str:
         """Where the rank stands right now, or stood when it crashed, as its faulthandler tells; ""

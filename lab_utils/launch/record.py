@@ -115,12 +115,21 @@ class Recorder:
         return before
 
 
+def reserve(file: int, nbytes: int) -> None:
+    """Give an empty file its size with room on the disk for every byte; raises OSError (ENOSPC)
+    where there is none. A file of holes would instead kill whoever writes to its map (SIGBUS)."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, nbytes)
+    else:
+        os.pwrite(file, bytes(nbytes), 0)
+
+
 class Reader:
     """The parent's side; it makes the files, before the rank opens them."""
 
     def __init__(self, path: Path) -> None:
         with open(path, "w+b") as file:
-            file.truncate(_BYTES)
+            reserve(file.fileno(), _BYTES)
             self._map = mmap.mmap(file.fileno(), _BYTES)
         self._words_file = os.open(f"{path}.words", os.O_RDONLY | os.O_CREAT)
         self._words: list[Channel | Call] = []

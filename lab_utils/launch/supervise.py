@@ -10,20 +10,22 @@ import selectors
 import signal
 import socket
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
+from ..config import ConfigError
 from ..i18n import language, t
+from ..remedies import refuse_without_torch
 from . import worker
-from .diagnose import History, diagnose
+from .diagnose import History, diagnose, too_late
 from .errors import explain
+from .folder import private_folder, room_on_disk
 from .process import RankProcess, start_server
+from .room import refuse_too_many_ranks, refuse_too_many_threads
 from .torchrun import ranks_exist, run_here
 
 _LOOK_S = 0.05  # between two looks at the flight records
@@ -40,6 +42,7 @@ def launch(
     threads: int | None = None,
     on_event: Callable[[int, Any], None] | None = None,
     quiet: bool = False,
+    force: bool = False,
 ) -> list[Any]:
     """Run fn(*args) on `nproc` ranks with torch.distributed initialised, and return their results
     by rank.
@@ -54,10 +57,12 @@ def launch(
     threads   CPU threads per rank; default: the cores shared out, at least 1
     on_event  called here, as on_event(rank, value), for each `emit(value)` inside a rank
     quiet     do not print what the ranks print
+    force     start them even if they are more than this machine's memory and cores can hold
 
     Raises LaunchError, which names the rank and the likely cause, when a rank raises, exits, dies,
     hangs, leaves its peers waiting or makes another collective call than they do; no rank is left
-    then, nor after an interrupt.
+    then, nor after an interrupt (which does not arrive where SIGINT is ignored, as under nohup: end
+    the process by SIGTERM there). Raises ConfigError, a ValueError, for more ranks than fit.
     """
     _check(
         callable(fn),
@@ -74,6 +79,7 @@ def launch(
             f"{name} must be a whole number from {least} up, not {value!r}.",
             f"{name} 应为不小于 {least} 的整数，而不是 {value!r}。",
         )
+    refuse_too_many_threads(threads)
     _check(
         isinstance(timeout, int | float) and 0 < timeout < 1e7,
         f"timeout must be a number of seconds above 0, not {timeout!r}.",
@@ -86,9 +92,12 @@ def launch(
         "launch needs Linux or macOS: on Windows, run the course inside WSL.",
         "launch 需要 Linux 或 macOS：在 Windows 上请在 WSL 中运行本课程。",
     )
-    with tempfile.TemporaryDirectory(prefix="lab_launch_", ignore_cleanup_errors=True) as folder:
-        where = Path(folder)
-        (where / "call").write_bytes(_pickled(fn, args))
+    refuse_without_torch()
+    if not force:
+        refuse_too_many_ranks(nproc)
+    with private_folder() as where:
+        with room_on_disk(where):
+            (where / "call").write_bytes(_pickled(fn, args))
         environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
         threads = threads or max(1, (os.cpu_count() or 1) // nproc)
         job = worker.Job(
@@ -100,7 +109,8 @@ def launch(
             environment,
             multiprocessing.get_start_method(allow_none=True),
         )
-        ranks = [RankProcess(number, job, on_event, quiet) for number in range(nproc)]
+        with room_on_disk(where):
+            ranks = [RankProcess(number, job, on_event, quiet) for number in range(nproc)]
         try:
             with _uninterrupted():
                 start_server()
@@ -119,7 +129,7 @@ def launch(
 
 def _check(condition: bool, en: str, zh: str) -> None:
     if not condition:
-        raise ValueError(t(en, zh))
+        raise ConfigError(t(en, zh))
 
 
 def _pickled(fn: Callable[..., Any], args: tuple) -> bytes:
@@ -178,6 +188,9 @@ def _watch(ranks: list[RankProcess], timeout: float) -> None:
                     history.add(rank.number, *call)
                 rank.state.waiting = rank.record.waiting()
             now, done = time.monotonic(), all(s.end == "returned" for s in states)
+            if too_late(states, timeout, now):
+                for rank in alive:
+                    rank.state.frozen = rank.is_stopped()
             verdict = diagnose(history, states, timeout, now)
             if verdict:
                 decide_at = decide_at or now + (_ECHO_GRACE_S if verdict.echo else _GRACE_S)

@@ -41,6 +41,7 @@ class Job:
     start_method: str | None
 
 
+_SOCKET_NAME = 103  # bytes, on macOS; a few more on Linux
 _send_lock = threading.Lock()
 _control: Connection | None = None
 
@@ -71,6 +72,7 @@ def main(job: Job, rank: int, control: Connection, output: Connection) -> None:
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    _keep_sockets_in(job.where)
     for standard in (1, 2):
         os.dup2(output.fileno(), standard)
     output.close()
@@ -90,6 +92,13 @@ def main(job: Job, rank: int, control: Connection, output: Connection) -> None:
     ctypes.CDLL(None).fflush(None)  # what C libraries printed
     _send(how, detail)
     threading.Event().wait()
+
+
+def _keep_sockets_in(folder: Path) -> None:
+    """Where multiprocessing puts the sockets of what a rank starts (loader workers): a folder that
+    it made itself would outlive a rank that is killed."""
+    if len(os.fsencode(folder)) + len("/listener-12345678") <= _SOCKET_NAME:
+        multiprocessing.current_process()._config["tempdir"] = str(folder)
 
 
 def _run(job: Job, rank: int) -> bytes:

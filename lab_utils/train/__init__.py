@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, Literal
 
 from ..config import ConfigError, TrainConfig
 from ..data.windows import open_windows
-from ..layout.parameters import parameter_count, parameter_shapes
+from ..files import writable
+from ..launch.room import refuse_too_many_threads
+from ..layout.parameters import parameter_count
 from ..layout.refusals import refuse_what_cannot_run
 from ..report import Report
 from ..verb import callable_package
+from .gradients import save_gradients
 from .progress import LossBoard
+from .room import refuse_what_does_not_fit
 
 if TYPE_CHECKING:
     from .loop import RankResult
@@ -30,6 +34,7 @@ def train(
     timeout: float = 600.0,
     progress: bool | Callable[[int, float], None] = False,
     gradients: str | Path | None = None,
+    force: bool = False,
 ) -> Report:
     """Train `config` and report what one optimizer step really cost, rank by rank.
 
@@ -37,8 +42,10 @@ def train(
     report. `threads`: CPU threads per rank.
     `timeout`: seconds that a rank may keep the others waiting. `progress`: True for a bar, or a
     function that is called with (step, mean loss). `gradients`: a file for the first step's
-    gradients before clipping (NumPy .npz, by parameter name). Raises ConfigError for what cannot
-    run, LaunchError when a rank fails.
+    gradients before clipping (NumPy .npz, by parameter name). `force`: start it even if the
+    estimate says that it does not fit this machine's memory. Raises ConfigError for what cannot
+    run, LaunchError when a rank fails, GradientsNotWrittenError (an OSError that carries the
+    report) where only that file could not be written.
     """
     from ..launch import launch
 
@@ -50,6 +57,10 @@ def train(
             raise ConfigError(reason)
     # a text that cannot be read is refused here, in one sentence, not by a rank
     open_windows(config)
+    writable(gradients and Path(gradients))
+    refuse_too_many_threads(threads)
+    if not force:
+        refuse_what_does_not_fit(config)
     with LossBoard(config, progress) as board:
         results = launch(
             _rank_main,
@@ -60,18 +71,13 @@ def train(
             timeout=timeout,
             threads=threads,
             on_event=board,
+            force=force,
         )
+    report = _merge(config, engine, results)
     # under torchrun every rank comes by here
     if gradients is not None and os.environ.get("RANK", "0") == "0":
-        import numpy
-
-        from .fragments import assemble
-
-        numpy.savez(
-            gradients,
-            **assemble((f for r in results for f in r.gradients), parameter_shapes(config.model)),
-        )
-    return _merge(config, engine, results)
+        save_gradients(Path(gradients), config, results, report)
+    return report
 
 
 def _rank_main(config: TrainConfig, engine: str, keep_gradients: bool) -> RankResult:

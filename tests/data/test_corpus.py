@@ -40,7 +40,7 @@ def bad_files(tmp_path):
 
 SAID = [
     ("missing.txt", "no such file", "找不到这个文件"),
-    (".", "no such file", "找不到这个文件"),
+    (".", "this is a folder", "这是一个文件夹"),
     ("empty.txt", "is empty", "是空的"),
     ("blank.txt", "is empty", "是空的"),
     ("binary.txt", "binary file", "二进制文件"),

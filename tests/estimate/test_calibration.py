@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -105,6 +106,33 @@ def test_a_file_that_is_no_calibration_is_said_to_be_none(kept):
         kept.write_text(text)
         with pytest.raises(ConfigError, match="calibrate again"):
             this_machine()
+
+
+def test_a_damaged_calibration_is_said_to_be_one_and_a_pipe_is_none(kept):
+    good = json.loads(kept.read_text())
+
+    def damage(value, way):
+        """Every value of the file gone or replaced, one after the other."""
+        for key in list(value) if isinstance(value, dict) else range(len(value)):
+            before = value[key]
+            for wrong in (None, "word", [], -1.0):
+                value[key] = wrong
+                yield (*way, key, wrong)
+            value[key] = before
+            if isinstance(before, dict | list):
+                yield from damage(before, (*way, key))
+
+    for way in damage(good, ()):
+        kept.write_text(json.dumps(good))
+        try:
+            machine = this_machine(2)
+            step_time(TrainConfig.of("tiny", dp=2), machine)
+        except ConfigError:
+            continue
+        assert "machine" in way or "ranks" in way, way
+    kept.unlink()
+    os.mkfifo(kept)
+    assert load_calibration() is None
 
 
 def test_large_tensors_are_slower_by_what_was_measured(kept):

@@ -28,3 +28,13 @@ def test_an_unknown_language(monkeypatch):
     with pytest.raises(ValueError, match='"en" or "zh", not \'de\''):
         i18n.set_language("de")
     assert i18n.language() == "en"
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("zh_CN.UTF-8", "zh"), ("zh-Hans", "zh"), ("ZH", "zh"), ("en_GB", "en"), ("fr_FR", "en")],
+)
+def test_a_locale_s_name_will_do(name, found, monkeypatch):
+    monkeypatch.setattr(i18n, "_chosen", None)
+    monkeypatch.setenv("LAB_LANG", name)
+    assert i18n.language() == found

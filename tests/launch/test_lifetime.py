@@ -85,7 +85,7 @@ def test_importing_launch_is_light():
 
 
 def test_all_end_with_a_killed_parent(tmp_path):
-    script, folder = tmp_path / "script.py", tmp_path / "temporary"
+    script, folder = tmp_path / "script.py", tmp_path / "t"
     script.write_text(LAUNCHING)
     folder.mkdir(exist_ok=True)  # a busy machine tries again
     environment = ENVIRONMENT | {"TMPDIR": str(folder)}
@@ -106,6 +106,7 @@ def test_all_end_with_a_killed_parent(tmp_path):
     assert alive == []
     assert len(folders) == 1
     assert not folders[0].exists()
+    assert list(folder.glob("pymp-*")) == [], "the folder of the server's socket"
     on_time(seconds < 2, f"{seconds:.1f} s until all had ended, of 2 s")
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
+from math import isnan
+from typing import Any
 
 import pytest
 
-from lab_utils import Cluster, TrainConfig, estimate
+from lab_utils import Cluster, TrainConfig, compare, estimate
 from lab_utils.report import RankReport, Report, Traffic
 
 MACHINE = Cluster(name="imagined", flops_per_second=1e12, link_bytes_per_second=1e9)
@@ -100,3 +104,50 @@ def test_totals_select_by_every_key():
     assert rank.total("calls") == 3
     assert rank.total("wire_bytes", purpose="gradient", axis="dp") == 6
     assert rank.total("bytes", purpose="gradient", axis="pp") == 0
+
+
+def test_a_diverged_loss_is_null_in_json_and_comes_back():
+    report = replace(measured(estimated()), loss=(5.5, float("nan"), float("inf")))
+    raw = json.loads(report.to_json(), parse_constant=pytest.fail)
+    assert raw["loss"] == [5.5, None, None]
+    first, *rest = Report.from_dict(raw).loss
+    assert first == 5.5
+    assert all(isnan(loss) for loss in rest)
+
+
+def damaged() -> Iterator[tuple[str, dict]]:
+    """A report with one value after the other gone, or of another type."""
+    good = json.loads(measured(estimated(), at_peak={"parameters": 4}).to_json())
+    places = [(), ("ranks", 0), ("ranks", 0, "traffic", 0), ("ranks", 0, "memory")]
+    places += [("ranks", 0, "time"), ("ranks", 0, "coords"), ("ranks", 0, "memory", "at_peak")]
+    for place in places:
+        for name in list(_at(good, place)):
+            for wrong in (None, "word", [[]], {"x": {}}):
+                raw = deepcopy(good)
+                if wrong is None:
+                    del _at(raw, place)[name]
+                else:
+                    _at(raw, place)[name] = wrong
+                yield f"{'.'.join(map(str, (*place, name)))} = {wrong}", raw
+
+
+def _at(raw: Any, place: tuple) -> Any:
+    for key in place:
+        raw = raw[key]
+    return raw
+
+
+def test_a_damaged_report_is_refused_with_the_place_or_read():
+    """Never by an error that says nothing: neither in reading it nor in comparing it."""
+    good = estimated()
+    cases = refused = 0
+    for name, raw in damaged():
+        cases += 1
+        try:
+            str(compare(good, Report.from_dict(raw), ranks=[0, 1]))
+        except ValueError:
+            refused += 1
+        except Exception as error:
+            pytest.fail(f"{name}: {error!r}")
+    assert cases > 150
+    assert refused > cases / 2

@@ -6,13 +6,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from ...config import Cluster, ConfigError
+from ...files import write_text
 from ...i18n import t
 
 SCHEMA = 2
+_COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "send")
 
 
 def calibration_file() -> Path:
@@ -30,13 +33,15 @@ def load_calibration(path: Path | None = None) -> Mapping[str, Any] | None:
     """The calibration kept in `path` (default: `calibration_file()`), or None if there is none.
     Raises ConfigError for a file that is none."""
     path = path or calibration_file()
+    if not path.is_file():
+        return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError:
         return None
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict) or found.get("schema") != SCHEMA or not found.get("ranks"):
+    if not _is_calibration(found):
         raise ConfigError(
             t(
                 f"{path} is no calibration of this version: run python -m lab_utils doctor"
@@ -47,17 +52,52 @@ def load_calibration(path: Path | None = None) -> Mapping[str, Any] | None:
     return found
 
 
+def _is_calibration(found: Any) -> bool:
+    """Whether a cluster can be made of it, for every number of ranks that it knows."""
+    if not isinstance(found, dict) or found.get("schema") != SCHEMA or not found.get("ranks"):
+        return False
+    try:
+        clusters = [
+            cluster_of(found, int(n), precision)
+            for n in found["ranks"]
+            for precision in ("fp32", "bf16")
+        ]
+        rates = [
+            rate
+            for c in clusters
+            for rate in (
+                c.flops_per_second,
+                c.attention_efficiency,
+                c.hbm_bytes_per_second,
+                c.launch_seconds,
+                *c.kernel_bytes_per_second.values(),
+                *(x for _, share in c.memory_share_by_size for x in (_, share)),
+                *(
+                    x
+                    for table in c.collectives.values()
+                    for points in table.values()
+                    for point in points
+                    for x in point
+                ),
+            )
+        ]
+        tables = [table for c in clusters for table in c.collectives.values()]
+        curves = [table[op] for table in tables for op in _COLLECTIVES]
+        curves += [c.memory_share_by_size for c in clusters]
+        complete = all(curves) and all(len(point) == 2 for curve in curves for point in curve)
+        return complete and all(isinstance(r, int | float) and isfinite(r) and r > 0 for r in rates)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        return False
+
+
 def save_calibration(
     ranks: Mapping[str, Any], machine: Mapping[str, Any], path: Path | None = None
 ) -> Path:
     """Keep what was measured; returns the file."""
     path = path or calibration_file()
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        json.dumps({"schema": SCHEMA, "machine": dict(machine), "ranks": dict(ranks)}, indent=1)
-        + "\n",
-        encoding="utf-8",
-    )
+    found = {"schema": SCHEMA, "machine": dict(machine), "ranks": dict(ranks)}
+    write_text(path, json.dumps(found, indent=1) + "\n")
     return path
 
 

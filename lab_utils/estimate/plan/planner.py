@@ -16,15 +16,15 @@ from typing import Any
 from ...config import Cluster, ConfigError, ModelConfig, TrainConfig
 from ...i18n import t
 from ...layout.refusals import refuse_layout
+from ..fit import RESERVED_BYTES
+from ..limits import refuse_more_ranks
 from ..time.frameworks import OURS, Framework
 from ..time.stages import StageClock
 from ..time.step import StepTime, refuse_unknown_rates, step_parts, step_time
 from .needs import needed_bytes
-from .search import RECOMPUTE, Search
+from .pins import refuse_bad_pins
+from .search import MICRO_BATCHES, RECOMPUTE, Search
 from .words import nothing_fits, refuse_pins, why_slower
-
-# assumption: CUDA context, NCCL's buffers and what the allocator cannot use
-RESERVED_BYTES = 4e9
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,29 @@ def plan(
             replace(_priced(one.config, cluster, framework, None), memory_bytes=one.memory_bytes)
             for one in found
         ]
+    if "micro_batch" not in pins:
+        found = [_with_larger_micro_batches(one) for one in found]
     found.sort(key=lambda one: (one.seconds, one.memory_bytes))
     best = found[0]
     return [best, *(replace(one, why=why_slower(one, best)) for one in found[1:top])]
+
+
+def _with_larger_micro_batches(one: Plan) -> Plan:
+    """The same layout with micro-batches beyond those that the search tries, for as long as that
+    makes it faster and it fits."""
+    room = (one.cluster.memory_bytes or float("inf")) - RESERVED_BYTES
+    while one.config.micro_batch >= MICRO_BATCHES[-1]:
+        try:
+            config = replace(one.config, micro_batch=2 * one.config.micro_batch)
+            refuse_layout(config)
+        except ConfigError:
+            break
+        held = needed_bytes(config, one.framework, one.cluster.kernels)
+        wider = replace(_priced(config, one.cluster, one.framework, None), memory_bytes=held)
+        if held > room or wider.seconds >= one.seconds:
+            break
+        one = wider
+    return one
 
 
 def fitting_plans(
@@ -113,6 +133,9 @@ def fitting_plans(
     least. Raises as `plan`.
     """
     search = Search(model, cluster, gpus, global_batch, precision, optimizer, framework, pins)
+    refuse_bad_pins(model, gpus, pins)
+    if isinstance(gpus, int):
+        refuse_more_ranks(gpus)
     refuse_pins(model, cluster, gpus, global_batch, pins)
     room = (cluster.memory_bytes or float("inf")) - RESERVED_BYTES
     clock, candidates = StageClock(cluster, framework), []
@@ -146,7 +169,16 @@ def _nothing_fits(search: Search, room: float) -> str:
     """One sentence: what the smallest layout needs, and the nearest change with which something
     fits."""
     # from the cheapest change to the dearest
-    for name in ("recompute", "zero", "micro_batch", "tp", "pp"):
+    for name in (
+        "recompute",
+        "zero",
+        "micro_batch",
+        "schedule",
+        "virtual_stages",
+        "tp",
+        "pp",
+        "dp",
+    ):
         if name in search.pins:
             freed = replace(search, pins={k: v for k, v in search.pins.items() if k != name})
             if first := freed.smallest(room):

@@ -17,7 +17,7 @@ from ..time.frameworks import Framework
 from .needs import least_bytes, needed_bytes
 
 RECOMPUTE = ("none", "selective", "full")
-_MICRO_BATCHES = (1, 2, 4, 8, 16)
+MICRO_BATCHES = (1, 2, 4, 8, 16)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Search:
         """Groups that differ in recomputation only, the cheapest first."""
         for tp, pp, dp in self.grids():
             share = self.global_batch // dp
-            for micro in self.choices("micro_batch", [b for b in _MICRO_BATCHES if share % b == 0]):
+            for micro in self.choices("micro_batch", [b for b in MICRO_BATCHES if share % b == 0]):
                 if share % micro:
                     continue
                 for schedule, v in self._schedules(pp, share // micro):
@@ -78,7 +78,8 @@ class Search:
         usual = ["1f1b", "zero-bubble", "interleaved"] if pp > 1 else ["1f1b"]
         for schedule in self.choices("schedule", usual):
             if schedule != "interleaved":
-                yield schedule, 1
+                if self.pins.get("virtual_stages", 1) == 1:
+                    yield schedule, 1
             elif m % pp == 0:
                 most = self.model.layers // pp
                 yield from (
