@@ -31,7 +31,7 @@ REFUSED = {
     "estimate --layers 64 --pp 64 --schedule gpipe --global-batch 1000000 --micro-batch 1": (
         "or --schedule 1f1b"
     ),
-    "estimate --bucket-mib 1e-9": "at least one byte",
+    "estimate --bucket-mib 1e-9": "at least a byte",
     "plan --gpus 10000000000000000000000": "at most 131,072",
     "plan --top 100000": "--top must be at most 100",
     "plan --tp 0": "--tp must be a whole number from 1 up",
