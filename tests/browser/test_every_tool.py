@@ -4,22 +4,38 @@ it."""
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from every_tool import LANGS, NAMES, alts_of, key_presses, looks, slides
 from harness import MISPLACED, alts, assert_about_a_frame
+from pairs import EXHAUSTIVE, to_run
 from playwright.sync_api import expect
 from tool_pages import choose, label, press_on
 
 from lab_utils.widgets.frame.controls import say, start_state
 
+VIEWS = [
+    {"name": name, "lang": lang, "theme": theme}
+    for name, lang, theme in product(NAMES, LANGS, ("light", "dark"))
+]
 tool_names = pytest.mark.parametrize("name", NAMES)
 languages = pytest.mark.parametrize("lang", LANGS)
+# what no word takes part in: in `make test` the tools take turns with the languages
+either_language = pytest.mark.parametrize(
+    ("name", "lang"),
+    [
+        (name, lang)
+        for number, name in enumerate(NAMES)
+        for lang in (LANGS if EXHAUSTIVE else LANGS[number % 2 :][:1])
+    ],
+)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@languages
-@tool_names
+@pytest.mark.parametrize(
+    ("name", "lang", "theme"), [tuple(view.values()) for view in to_run(VIEWS, lambda view: view)]
+)
 def test_axe_finds_nothing(tools, open_page, name, lang, theme):
     tool = tools(name, lang)
     page = open_page(tool, color_scheme=theme, reduced_motion="reduce").page
@@ -32,8 +48,7 @@ def test_axe_finds_nothing(tools, open_page, name, lang, theme):
     assert {"label", "color-contrast", "button-name"} <= {rule["id"] for rule in results["passes"]}
 
 
-@languages
-@tool_names
+@either_language
 def test_the_keyboard_alone_reaches_every_control_and_changes_the_picture(
     tools, open_page, name, lang
 ):
@@ -45,8 +60,7 @@ def test_the_keyboard_alone_reaches_every_control_and_changes_the_picture(
         before = state
 
 
-@languages
-@tool_names
+@either_language
 def test_the_challenge_is_climbed_step_by_step_and_stays_solved(tools, open_page, name, lang):
     tool = tools(name, lang)
     page, start = open_page(tool).page, start_state(tool.controls)
@@ -129,8 +143,7 @@ def test_what_a_notebook_saves_lives_in_any_page_and_more_than_once(tools, open_
     assert said[0] != said[1], "each view has a state of its own"
 
 
-@languages
-@tool_names
+@either_language
 def test_where_no_script_runs_a_picture_stands_in_its_place(tools, open_html, name, lang):
     tool = tools(name, lang)
     saved = tool._repr_mimebundle_()["text/html"]
