@@ -9,10 +9,12 @@ ALONE = (  # folders, files and tests
     # they measure seconds, or end what does not answer within some
     "bench/test_bench.py::test_buckets_beat_one_message_per_gradient_where_gradients_are_many_and_small",
     "browser/test_explorer_lab.py",
+    "commands/test_limits.py::test_refused_at_once_in_one_sentence",
     "launch/test_faults.py",
     "launch/test_launch.py::test_output_and_events_arrive_live",
     "launch/test_lifetime.py",
     "launch/test_notebook.py",
+    "launch/test_room.py::test_a_thousand_ranks_are_refused_with_the_number_that_would_fit",
     "launch/test_torchrun_exit.py",
     "measure/test_bottlenecks.py",
     "measure/test_calibrate.py",

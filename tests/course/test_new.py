@@ -26,12 +26,13 @@ def copy_of_the_house(root: Path) -> Path:
     shutil.copytree(REPOSITORY / "lessons/source/skeleton", root / "lessons/source/skeleton")
     shutil.copytree(REPOSITORY / "tests/labs", root / "tests/labs", ignore=without)
     shutil.copytree(REPOSITORY / "tests/widgets", root / "tests/widgets", ignore=without)
+    shutil.copy(REPOSITORY / "tests/pairs.py", root / "tests")
     shutil.copy(REPOSITORY / "pyproject.toml", root)
     return root
 
 
 def python(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(root)}
+    environment = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}"}
     command = [sys.executable, *arguments]
     return subprocess.run(
         command, cwd=root, env=environment, capture_output=True, text=True, timeout=600
