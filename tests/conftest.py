@@ -1,5 +1,5 @@
-"""What every test shares: which ones need the machine to themselves, who judges them, whose turn it
-is, and ranks that start with the package loaded."""
+"""What every test shares: which ones need the machine to themselves, which are long, who judges
+them, whose turn it is, and ranks that start with the package loaded."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from functools import partial
 import pytest
 from alone import ALONE, ALONE_BY_NAME, TESTS
 from hypothesis import settings
+from long import LONG
+from pairs import EXHAUSTIVE
 from quiet import judge
 from take_turns import run_from_queue, shared_queue
 
@@ -37,15 +39,27 @@ def is_in(test: str, place: str) -> bool:
     return test == place or test.startswith((f"{place}/", f"{place}::"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen = []
     for item in items:
         name = item.name.partition("[")[0]
-        test = f"{item.path.relative_to(TESTS).as_posix()}::{name}"
-        alone = any(
-            test == place or test.startswith((f"{place}/", f"{place}::")) for place in ALONE
-        )
-        if alone or name.startswith(ALONE_BY_NAME):
+        file = item.path.relative_to(TESTS).as_posix()
+        test, case = f"{file}::{name}", f"{file}::{item.name}"
+        if any(is_in(test, place) for place in ALONE) or name.startswith(ALONE_BY_NAME):
             item.add_marker("alone")
+        is_long = case in LONG or any(is_in(test, place) for place in LONG)
+        # one that was asked for by name runs
+        if not is_long or EXHAUSTIVE or _named(config):
+            chosen.append(item)
+    if len(chosen) < len(items):
+        kept = {id(item) for item in chosen}
+        config.hook.pytest_deselected(items=[item for item in items if id(item) not in kept])
+        items[:] = chosen
+
+
+def _named(config: pytest.Config) -> bool:
+    """Whether the caller said which file or test to run."""
+    return any(".py" in argument for argument in config.invocation_params.args)
 
 
 @pytest.fixture(autouse=True)

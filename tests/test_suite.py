@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import quiet
 from alone import ALONE, ALONE_BY_NAME, TESTS
+from long import LONG
 from pairs import cover, pairs_of
 from quiet import Others, Untimely, judge, on_time
 from take_turns import Queue, longest_first
@@ -151,6 +152,29 @@ def test_every_place_that_is_alone_exists_and_every_clock_is_judged_alone():
             here = path.relative_to(TESTS).as_posix()
             named = here in ALONE or f"{here}::{test}" in ALONE or test.startswith(ALONE_BY_NAME)
             assert named, f"{here}::{test}"
+
+
+def test_what_is_long_is_there_and_runs_in_test_all_alone():
+    def collected(exhaustive: str) -> set[str]:
+        files = sorted({place.partition("::")[0] for place in LONG})
+        folders = sorted({f"tests/{Path(file).parent}" for file in files})
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "--collect-only", "-q", "-o", "addopts=", *folders],
+            cwd=TESTS.parent,
+            env=os.environ | {"LAB_EXHAUSTIVE": exhaustive},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = (line for line in done.stdout.splitlines() if "::" in line)
+        return {line.removeprefix("tests/") for line in found}
+
+    every, sample = collected("1"), collected("")
+    assert sample
+    for place in LONG:
+        cases = {case for case in every if case == place or case.startswith(f"{place}::")}
+        assert cases, f"there is no {place}"
+        assert not cases & sample
 
 
 def _tests_that_call(path: Path, name: str) -> list[str]:

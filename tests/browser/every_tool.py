@@ -8,12 +8,15 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+from pairs import EXHAUSTIVE
+
 from lab_utils.widgets import rooms
 from lab_utils.widgets.frame import Explorer, SumPanel
 from lab_utils.widgets.frame.controls import start_state
 
 LANGS = ("en", "zh")
-NAMES = rooms()
+# in `make test` the first tool and the last: what is tried is the frame that all stand in
+NAMES = rooms() if EXHAUSTIVE else [*dict.fromkeys((rooms()[0], rooms()[-1]))]
 
 
 @cache

@@ -1,10 +1,11 @@
 """Every lesson and solution runs again and prints what it says; every lab stops, kindly, at its
 first exercise.
 
-In `make test-all`, and so in CI, all run. In `make test` those of two lessons run, the first and
-the last, each in one language: what another prints was seen by the build, and `build --check`
-refuses it as soon as anything in its import closure has changed. None runs again where this machine
-has just executed it: by the build or by this test, with the same libraries, code and outputs.
+In `make test-all`, and so in CI, all run. In `make test` the first lesson runs, the last solution
+and the last lab, each in one language: what another prints was seen by the build, and `build
+--check` refuses it as soon as anything in its import closure has changed. None runs again where
+this machine has just executed it: by the build or by this test, with the same libraries, code and
+outputs.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def notebooks(*forms: str) -> list[object]:
     for form in forms:
         for path in sorted((REPOSITORY / form).glob("*/[0-9][0-9]_*.ipynb")):
             lang = ("en", "zh")[(int(path.stem[:2]) + (form == "solutions")) % 2]
-            ends = path.stem[:2] in (numbers[0], numbers[-1])
-            if EXHAUSTIVE or (ends and path.parent.name == lang):
+            end = numbers[0 if form == "lessons" else -1]
+            if EXHAUSTIVE or (path.stem[:2] == end and path.parent.name == lang):
                 found.append(
                     pytest.param(path, id=str(path.relative_to(REPOSITORY).with_suffix("")))
                 )

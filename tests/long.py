@@ -1,0 +1,36 @@
+"""Which tests run in `make test-all`, and so in CI, alone: they take long, and say little that a
+shorter one of `make test` does not say first."""
+
+from __future__ import annotations
+
+LONG = (  # files, tests, and single cases of them
+    # a whole lesson run in JupyterLab; page 00 is run in make test
+    "browser/test_second_day.py",
+    "browser/test_notebooks_in_lab.py::test_runs_without_an_error_and_looks_as_it_should[lesson]",
+    "browser/test_notebooks_in_lab.py::test_axe_finds_nothing_in_the_outputs"
+    "[lesson-JupyterLab Light]",
+    "browser/test_notebooks_in_lab.py::test_chinese_is_drawn_with_chinese_glyphs",
+    "browser/test_notebooks_in_lab.py::test_a_quiz_answers_back_by_keyboard_in_chinese",
+    "browser/test_notebooks_in_lab.py::test_who_makes_no_guess_can_ask_to_be_shown",
+    "browser/test_notebooks_in_lab.py::test_the_tool_is_there_and_its_slider_moves",
+    "browser/test_show_in_lab.py",
+    # a build each; the others of these files share one
+    "course/test_build.py::test_what_was_executed_here_is_known_until_something_changes",
+    "course/test_build.py::test_a_changed_output_is_said_and_nothing_else_is",
+    "course/test_build.py::test_a_claim_that_prints_nothing_is_refused",
+    "course/test_build.py::test_a_file_outside_the_closure_is_refused",
+    "course/test_build.py::test_the_kernel_imports_the_package_that_was_built_with",
+    "course/test_new.py::test_the_lesson_and_the_lab_are_whole",
+    "course/test_new.py::test_its_planted_answers_and_its_tool_pass_the_tests_of_all",
+    "course/test_new.py::test_the_sources_keep_the_house_style",
+    "course/test_new.py::test_another_lesson_makes_no_notebook_stale",
+    "course/test_scripts.py::test_two_processes_train_as_one_does[train_fsdp.py]",
+    # torch's own parallelism; test_torch_ddp and the grid of ours stay
+    "engines/test_torch_equality.py",
+    "estimate/test_formulas.py::test_shapes_of_every_proportion[50]",
+    "estimate/test_formulas.py::test_shapes_of_every_proportion[100]",
+    "estimate/test_planner.py::test_no_layout_one_change_away_is_faster",
+    "launch/test_two_hosts.py::test_a_run_on_two_hosts_reports_what_a_run_on_one_does"
+    "[pipeline over the cable, ZeRO inside a host]",
+    "measure/test_fake_step.py::test_models_that_do_not_fit_here[llama3-70b-flags1]",
+)
