@@ -22,6 +22,7 @@ Schedule = Literal["gpipe", "1f1b", "interleaved", "zero-bubble"]
 Precision = Literal["fp32", "bf16", "bf16-pure", "fp16"]
 OptimizerName = Literal["sgd", "adamw", "adafactor", "lion", "adam8bit"]
 GradientSync = Literal["bucketed", "naive"]
+ContextParallel = Literal["ring", "all-to-all"]
 
 
 # the most of a count: far beyond any run, and still answered within seconds
@@ -177,12 +178,23 @@ class ModelConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelConfig:
-    """Who works together: the degrees of the mesh axes (dp, pp, tp) and how each axis does its
+    """Who works together: the degrees of the mesh axes (dp, pp, cp, tp) and how each axis does its
     part."""
 
     dp: int = _flag(1, "data-parallel ranks", "数据并行的进程数")
     tp: int = _flag(1, "tensor-parallel ranks", "张量并行的进程数")
     pp: int = _flag(1, "pipeline stages", "流水线阶段数")
+    cp: int = _flag(
+        1,
+        "context-parallel ranks: each holds a part of every sequence",
+        "上下文并行的进程数：每个进程持有每条序列的一部分",
+    )
+    cp_kind: ContextParallel = _flag(
+        "ring",
+        "how the ranks of --cp attend to one another's tokens: keys and values go round a ring, or"
+        " heads are swapped for tokens (all-to-all)",
+        "--cp 各进程如何看到彼此的词元：键和值沿环传递，或用头换词元（all-to-all）",
+    )
     zero: Literal[0, 1, 2, 3] = _flag(0, "ZeRO stage", "ZeRO 级别")
     sequence_parallel: bool = _flag(
         False, "shard the sequence between tensor-parallel regions", "在张量并行区域之间切分序列"
@@ -217,7 +229,13 @@ class ParallelConfig:
     @property
     def world_size(self) -> int:
         """Ranks in all: the product of the axes."""
-        return self.dp * self.tp * self.pp
+        return self.dp * self.tp * self.pp * self.cp
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that hold the same weights, read other tokens, and so sum their gradients: dp × cp.
+        ZeRO cuts states over all of them."""
+        return self.dp * self.cp
 
     @property
     def bucket_bytes(self) -> int:
@@ -372,6 +390,11 @@ class TrainConfig:
     def micro_batches(self) -> int:
         """m: forward/backward passes of one rank per optimizer step."""
         return self.global_batch // (self.parallel.dp * self.micro_batch)
+
+    @property
+    def rank_seq(self) -> int:
+        """Tokens of a sequence that one rank holds: all of them, or under cp its share."""
+        return self.model.seq // self.parallel.cp
 
     def recomputed_layers(self) -> list[int]:
         """Block numbers whose activations are recomputed in full; raises ConfigError for a word

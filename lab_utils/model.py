@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -26,14 +27,14 @@ class GPT(nn.Module):
     `gpt(tokens)` with (b, s) int64 gives logits (b, s, V); `gpt(tokens, targets)` gives the loss
     *sum* (0-dim float) and the *count* of targets (0-dim int64), because a mean of means is wrong
     as soon as the counts differ. Weights are drawn per parameter from (seed, name), so every layout
-    of the same model starts from the same numbers; on the meta device they are not drawn. `loss`, a
-    layer's `project` and `core` are attributes so that a layout may put its own way of doing the
-    same in their place.
+    of the same model starts from the same numbers; on the meta device they are not drawn. `loss`,
+    `positions` (of the tokens that are given: 0, 1, …), a layer's `project` and `core` are
+    attributes so that a layout may put its own way of doing the same in their place.
     """
 
     def __init__(self, config: ModelConfig, seed: int = 0) -> None:
         super().__init__()
-        self.config, self.loss = config, loss_sum_and_count
+        self.config, self.loss, self.positions = config, loss_sum_and_count, torch.arange
         self.token_embedding = nn.Embedding(config.vocab, config.hidden)
         if config.positions == "learned":
             self.position_embedding = nn.Embedding(config.seq, config.hidden)
@@ -60,7 +61,7 @@ class GPT(nn.Module):
         x = self.token_embedding(tokens)
         if self.config.positions == "learned":
             x = x + self.position_embedding(
-                torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
+                self.positions(tokens.shape[1], device=tokens.device).expand_as(tokens)
             )
         return x
 
@@ -107,7 +108,8 @@ class Attention(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.config, self.project, d = config, apply_each, config.head_dim
+        self.config, self.project, self.positions = config, apply_each, torch.arange
+        d = config.head_dim
         self.query = nn.Linear(config.hidden, config.heads * d, bias=config.bias)
         self.key = nn.Linear(config.hidden, config.kv_heads * d, bias=config.bias)
         self.value = nn.Linear(config.hidden, config.kv_heads * d, bias=config.bias)
@@ -119,7 +121,7 @@ class Attention(nn.Module):
         projected = self.project(x, self.query, self.key, self.value)
         q, k, v = (y.unflatten(-1, (-1, self.config.head_dim)).transpose(1, 2) for y in projected)
         if self.config.positions == "rope":  # each (b, a, s, d)
-            q, k = rotate(q), rotate(k)
+            q, k = (rotate(x, self.positions) for x in (q, k))
         return self.output(self.core(q, k, v).transpose(1, 2).flatten(2))
 
 
@@ -173,13 +175,15 @@ def make_norm(config: ModelConfig) -> nn.Module:
     return nn.LayerNorm(config.hidden, bias=config.bias)
 
 
-def rotate(x: Tensor, base: float = 10000.0) -> Tensor:
+def rotate(
+    x: Tensor, positions: Callable[..., Tensor] = torch.arange, base: float = 10000.0
+) -> Tensor:
     """Rotary positions: turn each pair (i, i + d/2) of x (b, a, s, d) by its token's position times
-    base^(−2i/d)."""
+    base^(−2i/d). `positions(s)` are those of its s tokens."""
     s, d = x.shape[-2:]
     frequency = base ** (-torch.arange(0, d, 2, device=x.device, dtype=torch.float32) / d)
     # (s, d/2)
-    angle = torch.arange(s, device=x.device, dtype=torch.float32)[:, None] * frequency
+    angle = positions(s, device=x.device, dtype=torch.float32)[:, None] * frequency
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     left, right = x.chunk(2, dim=-1)
     return torch.cat((left * cos - right * sin, left * sin + right * cos), dim=-1)

@@ -18,11 +18,13 @@ import torch
 from torch import Tensor
 
 from ..config import TrainConfig
+from ..layout.context import runs_of_rank
 from .windows import open_windows
 
 
 class MicroBatch(NamedTuple):
-    """`tokens` and `targets` (micro-batch, s), int64: each target is the token after."""
+    """`tokens` and `targets` (micro-batch, s), int64: each target is the token after. Under context
+    parallelism s is this rank's share of the sequence."""
 
     tokens: Tensor
     targets: Tensor
@@ -38,9 +40,10 @@ class StepBatch(NamedTuple):
 
 
 class Loader:
-    """Iterate over this dp rank's StepBatches, from `first_step` to the last step of the config.
+    """Iterate over this rank's StepBatches, from `first_step` to the last step of the config.
 
-    Rank r of dp takes a contiguous run of the global batch's sequences. A background thread
+    Rank r of dp takes a contiguous run of the global batch's sequences, rank r of cp its share of
+    each (layout.context). A background thread
     prepares the next two steps; it ends with the iteration, also when that is left early. An
     exception in it is raised here.
     """
@@ -51,13 +54,12 @@ class Loader:
         dp_rank: int = 0,
         first_step: int = 0,
         device: torch.device | None = None,
+        cp_rank: int = 0,
     ) -> None:
-        self.config, self.dp_rank, self.next_step, self.device = (
-            config,
-            dp_rank,
-            first_step,
-            device or torch.device("cpu"),
-        )
+        self.config, self.dp_rank, self.next_step = config, dp_rank, first_step
+        self.device, p = device or torch.device("cpu"), config.parallel
+        runs = runs_of_rank(config.model.seq, p.cp, cp_rank, p.cp_kind)
+        self.positions = None if p.cp == 1 else torch.tensor([i for run in runs for i in run])
         self.windows = open_windows(config)
 
     def batch(self, step: int) -> StepBatch:
@@ -70,9 +72,12 @@ class Loader:
         parts = rows.split(config.micro_batch)
         return StepBatch(
             step,
-            tuple(MicroBatch(p[:, :-1].contiguous(), p[:, 1:].contiguous()) for p in parts),
+            tuple(MicroBatch(self._mine(p[:, :-1]), self._mine(p[:, 1:])) for p in parts),
             config.global_batch * config.model.seq,
         )
+
+    def _mine(self, tokens: Tensor) -> Tensor:
+        return tokens.contiguous() if self.positions is None else tokens[:, self.positions]
 
     def state(self) -> dict[str, int]:
         """What a later Loader needs to go on: pass it as `first_step`."""

@@ -18,6 +18,7 @@ from .memory.standing import alike
 from .memory.terms import memory_of_rank
 from .ops import step_flops
 from .program.conventions import CONVENTIONS
+from .program.share import alike_in_ring
 from .time.step import peak_flops_per_second, rates_are_known, step_time
 from .traffic import traffic_of_dp_ranks
 
@@ -73,18 +74,24 @@ def _ranks(
     """All ranks; what equal ranks have in common they share."""
     p = config.parallel
     like = [alike(config, tp) for tp in range(p.tp)]
+    ring = [alike_in_ring(config, cp) for cp in range(p.cp)]
     different = list(product(range(p.pp), sorted(set(like))))
-    memory = {place: memory_of_rank(config, *place, kernels) for place in different}
+    memory = {
+        (*place, cp): memory_of_rank(config, *place, kernels, cp)
+        for place, cp in product(different, sorted(set(ring)))
+    }
     traffic = {place: traffic_of_dp_ranks(config, *place) for place in different}
     return tuple(
         RankReport(
             rank,
-            {"dp": d, "pp": pp, "tp": tp},
-            memory[pp, like[tp]],
-            traffic[pp, like[tp]][d],
+            {"dp": d, "pp": pp, "cp": cp, "tp": tp},
+            memory[pp, like[tp], ring[cp]],
+            traffic[pp, like[tp]][d * p.cp + cp],
             time,
         )
-        for rank, (d, pp, tp) in enumerate(product(range(p.dp), range(p.pp), range(p.tp)))
+        for rank, (d, pp, cp, tp) in enumerate(
+            product(range(p.dp), range(p.pp), range(p.cp), range(p.tp))
+        )
     )
 
 

@@ -22,10 +22,11 @@ RESERVED_BYTES = 4e9
 
 
 def rank_peaks(config: TrainConfig, kernels: str) -> dict[tuple[int, int], int]:
-    """The most bytes that a rank has alive at once, by (pp, tp); ranks along dp are alike."""
+    """The most bytes that a rank has alive at once, by (pp, tp); ranks along dp are alike, and
+    those along cp need no more than the second."""
     p = config.parallel
     places = {(pp, alike(config, tp)) for pp, tp in product(range(p.pp), range(p.tp))}
-    peaks = {place: memory_of_rank(config, *place, kernels)["peak"] for place in places}
+    peaks = {place: memory_of_rank(config, *place, kernels, cp_rank=1)["peak"] for place in places}
     return {(pp, tp): peaks[pp, alike(config, tp)] for pp, tp in product(range(p.pp), range(p.tp))}
 
 
@@ -33,8 +34,8 @@ def bytes_of_ranks(config: TrainConfig, ranks: Iterable[int] | None = None) -> i
     """What these ranks (default: all) take together on one machine's CPU."""
     p, peaks = config.parallel, rank_peaks(config, "cpu")
     if ranks is None:
-        return p.dp * sum(peaks.values()) + p.world_size * RANK_BYTES
-    return sum(peaks[r // p.tp % p.pp, r % p.tp] + RANK_BYTES for r in ranks)
+        return p.replicas * sum(peaks.values()) + p.world_size * RANK_BYTES
+    return sum(peaks[r // (p.tp * p.cp) % p.pp, r % p.tp] + RANK_BYTES for r in ranks)
 
 
 def does_not_fit_gpu(config: TrainConfig, cluster: Cluster, peak: int | None = None) -> str | None:
@@ -107,7 +108,7 @@ def _smaller(config: TrainConfig) -> Iterator[dict[str, Any]]:
     """Changes that leave the losses as they are, from the cheapest to the dearest."""
     p = config.parallel
     micro = {} if config.micro_batch == 1 else {"micro_batch": 1}
-    zeros = [{"zero": zero} for zero in range(p.zero + 1, 4)] if p.dp > 1 else []
+    zeros = [{"zero": zero} for zero in range(p.zero + 1, 4)] if p.replicas > 1 else []
     full = {} if config.recompute == "full" else {"recompute": "full"}
     yield from (flags for flags in (micro, full, {**micro, **full}) if flags)
     yield from zeros

@@ -6,6 +6,7 @@ from __future__ import annotations
 from ..config import TrainConfig
 from .program.kinds import kind_of, numbers_of
 from .program.ledger import ledger_of
+from .program.share import Share
 from .program.size import Product, Size
 
 _ORDER = "bsztharkedfv"
@@ -22,14 +23,14 @@ def saved_formula(config: TrainConfig, kernels: str = "cpu") -> str:
     p = config.parallel
     numbers = {
         name: max(2, number)
-        for name, number in numbers_of(config.model, config.micro_batch, p.tp).items()
+        for name, number in numbers_of(config.model, config.micro_batch, Share.of(config)).items()
     }
     numbers |= {"t": p.tp, "D": 1, "r": config.model.heads // config.model.kv_heads}
     kind = kind_of(
         config.model,
         config.precision,
         numbers,
-        sequence_parallel=p.sequence_parallel,
+        share=Share.of(config),
         layers=1,
         recomputed=(0,) if config.recompute == "full" else (),
         selective=config.recompute == "selective",

@@ -18,7 +18,8 @@ from functools import lru_cache
 from ..config import ModelConfig, TrainConfig
 from .program.kinds import Kind, kind_of, numbers_of
 from .program.ledger import PARTS, Entry, ledger_of
-from .program.regions import Message
+from .program.messages import Message
+from .program.share import ALONE, Share
 from .program.size import Shape
 from .program.stage_parts import parts_of_stages
 
@@ -65,19 +66,28 @@ class Op:
 
 
 def op_ledger(
-    config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, convention: str = "cpu"
+    config: TrainConfig,
+    pp_rank: int = 0,
+    tp_rank: int = 0,
+    convention: str = "cpu",
+    cp_rank: int = 0,
 ) -> list[Op]:
     """The ops of one micro-batch on all stages of the rank at these coordinates, in forward
     order."""
-    return [op for _, ops in ledger_parts(config, pp_rank, tp_rank, convention) for op in ops]
+    parts = ledger_parts(config, pp_rank, tp_rank, convention, cp_rank)
+    return [op for _, ops in parts for op in ops]
 
 
 def ledger_parts(
-    config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, convention: str = "cpu"
+    config: TrainConfig,
+    pp_rank: int = 0,
+    tp_rank: int = 0,
+    convention: str = "cpu",
+    cp_rank: int = 0,
 ) -> list[tuple[str, tuple[Op, ...]]]:
     """The same by part of the model, "embed", "blocks.3" …, "predict"; equal blocks are drawn up
     once."""
-    p, again, found = config.parallel, set(config.recomputed_layers()), []
+    again, share, found = set(config.recomputed_layers()), Share.of(config, tp_rank, cp_rank), []
     for parts in parts_of_stages(config, pp_rank).values():
         for part in parts:
             in_full = part.startswith("blocks.") and int(part.split(".")[1]) in again
@@ -85,14 +95,7 @@ def ledger_parts(
                 "full" if in_full else "selective" if config.recompute == "selective" else "none"
             )
             ops = block_ledger(
-                config.model,
-                config.micro_batch,
-                config.precision,
-                p.tp,
-                p.sequence_parallel,
-                policy,
-                convention,
-                tp_rank,
+                config.model, config.micro_batch, config.precision, share, policy, convention
             )
             found.append((part, ops[part] if part in PARTS else _renamed(part, ops["blocks.0"])))
     return found
@@ -115,20 +118,18 @@ def block_ledger(
     model: ModelConfig,
     micro_batch: int,
     precision: str,
-    tp: int = 1,
-    sequence_parallel: bool = False,
+    share: Share = ALONE,
     policy: str = "none",
     convention: str = "cpu",
-    tp_rank: int = 0,
 ) -> Mapping[str, tuple[Op, ...]]:
     """The ops of the model's ends, "embed" and "predict", and of one block, "blocks.0", recomputed
     as `policy` says ("none", "selective" or "full")."""
-    numbers = numbers_of(model, micro_batch, tp, tp_rank)
+    numbers = numbers_of(model, micro_batch, share)
     kind = kind_of(
         model,
         precision,
         numbers,
-        sequence_parallel=sequence_parallel,
+        share=share,
         layers=1,
         recomputed=(0,) if policy == "full" else (),
         selective=policy == "selective",
@@ -196,6 +197,8 @@ def step_flops(config: TrainConfig) -> dict[str, int | str]:
     """FLOPs of one optimizer step of the whole job: `model` without and `hardware` with
     recomputation."""
     again, selective = len(config.recomputed_layers()), config.recompute == "selective"
+    # what tp shares out adds up to the whole; the ring leaves out what its ranks need not meet
+    uncut = Share.of(config)._replace(tp=1, sequence_parallel=False)
     model = extra = 0
     for policy, layers in (
         ("selective" if selective else "none", config.model.layers - again),
@@ -203,12 +206,12 @@ def step_flops(config: TrainConfig) -> dict[str, int | str]:
     ):
         if layers or policy != "full":
             for part, ops in block_ledger(
-                config.model, config.micro_batch, config.precision, policy=policy
+                config.model, config.micro_batch, config.precision, uncut, policy
             ).items():
                 count = layers if part == "blocks.0" else policy != "full"
                 model += count * sum(op.forward_flops + op.backward_flops for op in ops)
                 extra += count * sum(op.recomputed_flops for op in ops)
-    times = config.micro_batches * config.parallel.dp
+    times = config.micro_batches * config.parallel.replicas
     return {
         "model": model * times,
         "hardware": (model + extra) * times,

@@ -15,7 +15,7 @@ Item = tuple[str, str, str, int, int]  # op, axis, purpose, calls, bytes in all
 def tensor_parallel_items(config: TrainConfig, pp_rank: int, partial: int) -> Iterator[Item]:
     """What a step sends along tp; `partial`: elements of gradients that are summands."""
     p, model, m = config.parallel, config.model, config.micro_batches
-    tokens = config.micro_batch * model.seq
+    tokens = config.micro_batch * config.rank_seq
     held = element_bytes(config)
     # what autocast hands to matrix products
     inside = 2 if config.precision in ("bf16", "fp16") else held
@@ -70,8 +70,8 @@ def _region(
 def partial_numels(
     config: TrainConfig, shown: tuple[str, ...], blocks: int, tp_rank: int
 ) -> list[int]:
-    """Elements whose gradients sequence parallelism leaves as summands, among those that each dp
-    rank owns."""
+    """Elements whose gradients sequence parallelism leaves as summands, among those that each data
+    rank (dp × cp) owns."""
     p = config.parallel
     here = held_placements(config, shown, tp_rank)
     if p.zero == 0 or not p.sequence_parallel:
@@ -81,10 +81,10 @@ def partial_numels(
                 for name, place in here.items()
                 if place.partial
             )
-        ] * p.dp
-    found = [0] * p.dp
+        ] * p.replicas
+    found = [0] * p.replicas
     for unit in held_units(config, shown, tp_rank):
-        each, times = unit.numel // p.dp, blocks if unit.name.startswith("blocks.") else 1
+        each, times = unit.numel // p.replicas, blocks if unit.name.startswith("blocks.") else 1
         for part in unit.parts:
             if here[part.name].partial:
                 for rank in range(part.offset // each, -(-(part.offset + part.numel) // each)):

@@ -15,10 +15,12 @@ from math import prod
 
 from ..config import ModelConfig, ParallelConfig, TrainConfig
 from ..layout.buckets import Bucket, assign_buckets
+from ..layout.context import data_axis
 from ..layout.parameters import parameter_shapes
 from ..layout.placement import placements
 from ..layout.wire import wire_bytes
 from ..report import Traffic
+from .context_traffic import context_parallel_items
 from .memory.standing import alike
 from .memory.terms import element_bytes, unit_bytes, units_of_part
 from .program.rank_shape import held_placements, held_units
@@ -64,8 +66,8 @@ def step_traffic(
 def traffic_of_dp_ranks(
     config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0
 ) -> list[tuple[Traffic, ...]]:
-    """The same for every dp rank at these coordinates: they differ in what they own of the
-    gradients that are summed over tp."""
+    """The same for every data rank (dp × cp) at these coordinates: they differ in what they own of
+    the gradients that are summed over tp."""
     parts = [part for stage in parts_of_stages(config, pp_rank).values() for part in stage]
     blocks, like = sum(part.startswith("blocks.") for part in parts), alike(config, tp_rank)
     shown = (
@@ -91,6 +93,7 @@ def _summed(
     sources = (
         _data_parallel(config, shown, blocks, pp_rank, tp_rank),
         tensor_parallel_items(config, pp_rank, partial),
+        context_parallel_items(config, pp_rank, tp_rank),
         _pipeline(config, shown, pp_rank, tp_rank),
         _control(config),
     )
@@ -98,7 +101,8 @@ def _summed(
         for op, axis, purpose, calls, payload in source:
             before = sums.get((op, axis, purpose), (0, 0))
             sums[op, axis, purpose] = before[0] + calls, before[1] + payload
-    sizes = {"dp": config.parallel.dp, "pp": config.parallel.pp, "tp": config.parallel.tp}
+    p = config.parallel
+    sizes = {data_axis(config): p.replicas, "pp": p.pp, "cp": p.cp, "tp": p.tp}
     return tuple(
         Traffic(*key, calls, payload, wire_bytes(key[0], payload, sizes[key[1]]))
         for key, (calls, payload) in sums.items()
@@ -110,19 +114,21 @@ def _data_parallel(
     config: TrainConfig, shown: tuple[str, ...], blocks: int, pp_rank: int, tp_rank: int
 ) -> Iterator[Item]:
     p, m, size = config.parallel, config.micro_batches, element_bytes(config)
-    if p.dp == 1:
+    axis = data_axis(config)
+    if p.replicas == 1:
         return
     if p.zero == 0:
-        yield "all_reduce", "dp", "gradient", *_replicated(config.model, p, size, pp_rank, tp_rank)
+        sums = _replicated(config.model, p, size, pp_rank, tp_rank)
+        yield "all_reduce", axis, "gradient", *sums
         return
     units = held_units(config, shown, tp_rank)
     counts = [blocks if unit.name.startswith("blocks.") else 1 for unit in units]
     calls, numel = sum(counts), sum(n * unit.numel for n, unit in zip(counts, units, strict=True))
     # stages 2 and 3 let the gradients of every micro-batch go
     times = m if p.zero >= 2 else 1
-    yield "reduce_scatter", "dp", "gradient", times * calls, times * size * numel
+    yield "reduce_scatter", axis, "gradient", times * calls, times * size * numel
     if p.zero < 3:
-        yield "all_gather", "dp", "parameter", calls, size * numel
+        yield "all_gather", axis, "parameter", calls, size * numel
         return
     for part in shown:
         for unit in units_of_part(part, units, config.model.tied):
@@ -134,7 +140,7 @@ def _data_parallel(
             )
             # it stayed from the head's backward pass until its own
             gathers = m * (1 if at_both_ends else 2) * (blocks if part == "blocks.0" else 1)
-            yield "all_gather", "dp", "parameter", gathers, gathers * unit_bytes(unit, config)
+            yield "all_gather", axis, "parameter", gathers, gathers * unit_bytes(unit, config)
 
 
 @lru_cache(maxsize=4096)
@@ -161,7 +167,7 @@ def _pipeline(
     )
     payload = (
         config.micro_batch
-        * config.model.seq
+        * config.rank_seq
         * config.model.hidden
         * size
         // (p.tp if p.sequence_parallel else 1)
@@ -171,7 +177,7 @@ def _pipeline(
         if place.shared_over_pp:
             shards = (
                 [
-                    u.numel // p.dp
+                    u.numel // p.replicas
                     for u in held_units(config, shown, tp_rank)
                     if u.name == "token_embedding"
                 ]
@@ -184,5 +190,6 @@ def _pipeline(
 def _control(config: TrainConfig) -> Iterator[Item]:
     """The squared norm, for clipping and to agree on an overflow."""
     if config.clip > 0 or config.precision == "fp16":
-        for axis in ("dp", "pp", "tp") if config.parallel.zero else ("pp", "tp"):
+        data = [data_axis(config)] if config.parallel.zero else []
+        for axis in (*data, "pp", "tp"):
             yield "all_reduce", axis, "control", 1, _NORM_BYTES

@@ -11,6 +11,7 @@ from .refusals_layout import nearest, refuse
 def refuse_for_torch(config: TrainConfig) -> None:
     """Raise ConfigError for what torch's own parallelism does not do, or not on gloo."""
     p, model, m = config.parallel, config.model, config.micro_batches
+    _context("torch", config)
     refuse(
         p.gradient_sync == "naive",
         "torch's DDP always sends buckets: leave out --gradient-sync naive, or choose --engine"
@@ -85,10 +86,21 @@ def _pipeline(config: TrainConfig, m: int) -> None:
     )
 
 
+def _context(engine: str, config: TrainConfig) -> None:
+    cp = config.parallel.cp
+    refuse(
+        cp > 1,
+        f"--engine {engine} keeps every sequence whole here: use --cp 1, or --engine ours for --cp"
+        f" {cp}.",
+        f"--engine {engine} 在这里不切分序列：请用 --cp 1；要用 --cp {cp}，请改用 --engine ours。",
+    )
+
+
 def refuse_for_deepspeed(config: TrainConfig) -> None:
     """Raise ConfigError for what our DeepSpeed engine does not do, or DeepSpeed itself not on a
     CPU."""
     p = config.parallel
+    _context("deepspeed", config)
     refuse(
         p.tp * p.pp > 1,
         "--engine deepspeed runs ZeRO over --dp alone: use --tp 1 --pp 1, or --engine torch for"

@@ -4,6 +4,7 @@ nearest that works."""
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import lcm
 
 from ..config import ConfigError, TrainConfig, divisors
 from ..i18n import t
@@ -14,6 +15,7 @@ def refuse_layout(config: TrainConfig) -> None:
     """Raise ConfigError for a product of strategies that makes no sense, whoever is to run it."""
     _zero(config)
     _tensor_parallel(config)
+    _context_parallel(config)
     _pipeline(config)
 
 
@@ -67,17 +69,54 @@ def _tensor_parallel(config: TrainConfig) -> None:
             f"--tp {p.tp} cannot share out --{flag} {size}: --tp {size} is the most that works.",
             f"--tp {p.tp} 无法切分 --{flag} {size}：最多可用 --tp {size}。",
         )
-    if p.sequence_parallel and model.seq % p.tp:
-        tp, seq = (
-            nearest(p.tp, divisors(model.seq)),
-            nearest(model.seq, (model.seq // p.tp * p.tp or p.tp, (model.seq // p.tp + 1) * p.tp)),
-        )
+    if p.sequence_parallel and p.cp == 1 and model.seq % p.tp:
+        tp, seq = nearest(p.tp, divisors(model.seq)), _nearest_multiple(model.seq, p.tp)
         refuse(
             True,
             f"--sequence-parallel shares --seq {model.seq} out equally, and --tp {p.tp} does not"
             f" divide it: use --tp {tp} or --seq {seq}.",
             f"--sequence-parallel 要均分序列，而 --tp {p.tp} 不能整除 --seq {model.seq}：请改用"
             f" --tp {tp} 或 --seq {seq}。",
+        )
+
+
+def _nearest_multiple(wanted: int, of: int) -> int:
+    below = wanted // of * of
+    return nearest(wanted, (below or of, below + of))
+
+
+def _context_parallel(config: TrainConfig) -> None:
+    p, model = config.parallel, config.model
+    if p.cp == 1:
+        return
+    # the ring gives each rank two chunks; the shares must again be cut by sequence parallelism
+    parts = p.cp * (2 if p.cp_kind == "ring" else 1)
+    both = lcm(parts, p.cp * p.tp) if p.sequence_parallel else parts
+    if model.seq % both:
+        seq = _nearest_multiple(model.seq, both)
+        refuse(
+            True,
+            f"--cp {p.cp} ({p.cp_kind}) cuts a sequence into {both} equal parts, and --seq"
+            f" {model.seq} is no multiple of that: use --seq {seq}.",
+            f"--cp {p.cp}（{p.cp_kind}）要把序列等分成 {both} 份，而 --seq {model.seq}"
+            f" 不是它的倍数：请改用 --seq {seq}。",
+        )
+    refuse(
+        p.cp_kind == "ring" and model.attention == "explicit",
+        "--cp-kind ring puts the results of fused attention together: use --attention sdpa, or"
+        " --cp-kind all-to-all.",
+        "--cp-kind ring 合并的是融合注意力的结果：请改用 --attention sdpa，或 --cp-kind"
+        " all-to-all。",
+    )
+    if p.cp_kind == "all-to-all" and (model.kv_heads % (p.tp * p.cp)):
+        working = [n for n in divisors(model.kv_heads // p.tp) if model.kv_heads % (p.tp * n) == 0]
+        most = nearest(p.cp, working or [1])
+        refuse(
+            True,
+            f"--cp-kind all-to-all shares the {model.kv_heads} key/value heads out over --tp {p.tp}"
+            f" × --cp {p.cp} ranks, equally: use --cp {most}, or --cp-kind ring.",
+            f"--cp-kind all-to-all 要把 {model.kv_heads} 个键值头平均分给 --tp {p.tp} × --cp"
+            f" {p.cp} 个进程：请改用 --cp {most}，或 --cp-kind ring。",
         )
 
 

@@ -1,9 +1,9 @@
-"""The units of ZeRO: parameters that are laid end to end in one flat buffer, which the dp ranks cut
-into equal shards.
+"""The units of ZeRO: parameters that are laid end to end in one flat buffer, which the ranks that
+hold the same weights (dp × cp) cut into equal shards.
 
 A unit is a block (or the embedding, or the head), so that stage 3 need only gather one block at a
 time. What several tensor-parallel ranks hold whole comes first, and the buffer is padded to the
-widest of them, so that such a parameter's shard lies with the same dp rank on all of them. A tied
+widest of them, so that such a parameter's shard lies with the same rank on all of them. A tied
 embedding is a unit of its own: the first and the last stage then cut it alike.
 """
 
@@ -25,8 +25,8 @@ class Part(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """`numel` elements in all, padding included; dp divides it. `low_precision`: stage 3 gathers it
-    in the autocast format."""
+    """`numel` elements in all, padding included; dp × cp divides it. `low_precision`: stage 3
+    gathers it in the autocast format."""
 
     name: str
     parts: tuple[Part, ...]
@@ -74,7 +74,7 @@ def _units(
     units = []
     for (unit, low), names in groups.items():
         widest = max(sum(rank[name].numel for name in names) for rank in on_all)
-        padded = -(-widest // parallel.dp) * parallel.dp
+        padded = -(-widest // parallel.replicas) * parallel.replicas
         label = (
             f"{unit} ({'matrices' if low else 'rest'})" if parallel.zero == 3 and autocast else unit
         )

@@ -220,6 +220,30 @@ class Axis:
         call.messages_counted = True
         Pending(call, self._swap(outgoing, to, incoming, source)).wait()
 
+    def pass_on(
+        self, outgoing: Tensor, incoming: Tensor, *, purpose: str, label: str = "", channel: int = 0
+    ) -> Pending:
+        """Send `outgoing` to the next rank of the ring and receive `incoming` from the one before;
+        both must be left alone until it is waited for."""
+        call = self._open("send", purpose, outgoing, label)
+        call.messages_counted = True
+        after, before = (self.rank + 1) % self.size, (self.rank - 1) % self.size
+        return Pending(call, self._swap(outgoing, after, incoming, before, channel))
+
+    def all_to_all(
+        self, outgoing: Tensor, incoming: Tensor, *, purpose: str, label: str = ""
+    ) -> Pending:
+        """The r-th of N equal parts of `outgoing` goes to rank r; `incoming`, as large, fills with
+        the parts that the ranks have for us, in their order. Raises ValueError if N does not divide
+        the elements."""
+        if self.size == 1:
+            incoming.copy_(outgoing)
+            return Pending()
+        self._equal_parts(outgoing)
+        call = self._open("all_to_all", purpose, outgoing, label)
+        work = dist.all_to_all_single(incoming, outgoing, group=self.group, async_op=True)
+        return Pending(call, (work,))
+
     def _ring(self, call: Call, parts: list[Tensor], steps: list[list[Hop]]) -> Iterator[None]:
         """Carry out a ring schedule on this rank's chunks, in place, pausing once while a message
         is out; the call's wire bytes are those of the messages sent."""
@@ -237,9 +261,11 @@ class Axis:
             else:
                 parts[arriving.chunk].copy_(incoming)
 
-    def _swap(self, outgoing: Tensor, to: int, incoming: Tensor, source: int) -> tuple[Any, Any]:
-        sending = dist.isend(outgoing, self.ranks[to], group=self.group)
-        return dist.irecv(incoming, self.ranks[source], group=self.group), sending
+    def _swap(
+        self, outgoing: Tensor, to: int, incoming: Tensor, source: int, channel: int = 0
+    ) -> tuple[Any, Any]:
+        sending = dist.isend(outgoing, self.ranks[to], group=self.group, tag=channel)
+        return dist.irecv(incoming, self.ranks[source], group=self.group, tag=channel), sending
 
     def _equal_parts(self, whole: Tensor) -> tuple[Tensor, ...]:
         if whole.numel() % self.size:

@@ -1,5 +1,5 @@
-"""The rank grid: axes (dp, pp, tp), tp innermost, so that the ranks that talk most stand side by
-side."""
+"""The rank grid: axes (dp, pp, cp, tp), tp innermost, so that the ranks that talk most stand side
+by side."""
 
 from __future__ import annotations
 
@@ -13,27 +13,25 @@ from ..config import ParallelConfig
 from .comm import Axis
 from .ledger import Ledger
 
-AXES = ("dp", "pp", "tp")
+AXES = ("dp", "pp", "cp", "tp")  # the outermost first
 
 
 class Mesh:
     """Where this rank stands, and its axes: `mesh["dp"]` is an Axis, of one rank where that degree
-    is 1.
+    is 1. `mesh.data` is the axis of all ranks that hold the same weights, dp and cp as one.
 
     All axes share one ledger. The process group must be initialised, with as many ranks as the
     degrees' product.
     """
 
     def __init__(self, parallel: ParallelConfig) -> None:
-        self.ledger = Ledger()
-        degrees = {name: getattr(parallel, name) for name in AXES}
-        self.rank = dist.get_rank()
+        self.ledger, self.rank = Ledger(), dist.get_rank()
         self.device = (
             torch.device("cuda", int(os.environ["LOCAL_RANK"]))
             if "nccl" in dist.get_backend()
             else torch.device("cpu")
         )
-        wide = {name: degree for name, degree in degrees.items() if degree > 1}
+        wide = {name: n for name in AXES if (n := getattr(parallel, name)) > 1}
         grid = (
             init_device_mesh(self.device.type, tuple(wide.values()), mesh_dim_names=tuple(wide))
             if wide
@@ -41,19 +39,25 @@ class Mesh:
         )
         self._axes = {name: Axis(name, [self.rank], 0, None, self.ledger) for name in AXES}
         for name in wide:
-            group = grid.get_group(name)
-            self._axes[name] = Axis(
-                name,
-                dist.get_process_group_ranks(group),
-                grid.get_local_rank(name),
-                group,
-                self.ledger,
-            )
+            self._axes[name] = self._axis(name, grid[name].get_group())
+        if "dp" in wide and "cp" in wide:
+            both = grid["dp", "cp"]._flatten("dp_cp")
+            self._axes["dp_cp"] = self._axis("dp_cp", both.get_group())
+        self.data = self._axes["dp_cp" if "dp_cp" in self._axes else "cp" if "cp" in wide else "dp"]
+
+    def _axis(self, name: str, group: dist.ProcessGroup) -> Axis:
+        ranks = dist.get_process_group_ranks(group)
+        return Axis(name, ranks, ranks.index(self.rank), group, self.ledger)
 
     def __getitem__(self, name: str) -> Axis:
         return self._axes[name]
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """Ranks along every axis, joined ones included."""
+        return {name: axis.size for name, axis in self._axes.items()}
+
+    @property
     def coords(self) -> dict[str, int]:
-        """This rank's position on every axis."""
-        return {name: axis.rank for name, axis in self._axes.items()}
+        """This rank's position on every axis of the grid."""
+        return {name: self._axes[name].rank for name in AXES}

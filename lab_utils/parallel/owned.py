@@ -80,8 +80,8 @@ def sum_of_squares(
     element counts once.
 
     A parameter that all tp ranks hold is counted by the first, a tied embedding by the first stage.
-    `sharded`: the dp ranks own different pieces, else the same. Anything that is not finite on any
-    rank makes it not finite on all.
+    `sharded`: the data ranks own different pieces, else the same. Anything that is not finite on
+    any rank makes it not finite on all.
     """
     total = torch.zeros((), dtype=torch.float64, device=mesh.device)
     for o in owned:
@@ -93,6 +93,6 @@ def sum_of_squares(
                     .double()
                     .square()
                 )
-    for name in ("dp", "pp", "tp") if sharded else ("pp", "tp"):
-        mesh[name].all_reduce(total, purpose="control", label="gradient norm").wait()
+    for axis in (*([mesh.data] if sharded else ()), mesh["pp"], mesh["tp"]):
+        axis.all_reduce(total, purpose="control", label="gradient norm").wait()
     return total

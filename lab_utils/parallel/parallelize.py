@@ -16,6 +16,7 @@ from ..layout.placement import Placement, placements
 from ..layout.schedule import make_schedule, splits_backward
 from ..layout.units import zero_units
 from ..model import first_values
+from .context import context_parallel
 from .data_parallel import data_parallel
 from .deferred import WeightQueue
 from .flat_unit import FlatUnit, install
@@ -49,6 +50,7 @@ def parallelize(model: nn.Module, config: TrainConfig, mesh: Mesh) -> Layout:
     queue = WeightQueue(mesh.ledger) if splits_backward(plan) else None
 
     keep_stages(model, config, pp.rank)
+    context_parallel(model, mesh["cp"], p.cp_kind)
     tensor_parallel(model, config.model, Region(tp, p.sequence_parallel, queue), here)
     sync = _zero(model, config, mesh, here) if p.zero else _replicas(model, config, mesh, here)
 
@@ -96,7 +98,7 @@ def _replicas(
             parameter.copy_(local_values(here[name], config))
     return data_parallel(
         model,
-        mesh["dp"],
+        mesh.data,
         gradient_sync=config.parallel.gradient_sync,
         bucket_bytes=config.parallel.bucket_bytes,
         broadcast=False,  # every rank has drawn the same values
@@ -114,7 +116,7 @@ def _zero(
         FlatUnit(
             unit,
             shapes,
-            mesh["dp"],
+            mesh.data,
             config.parallel.zero,
             mesh.device,
             dtype,
@@ -128,13 +130,13 @@ def _zero(
     for unit in units:
         for name in unit.parameters:
             unit.fill(name, local_values(here[name], config))
-    return ShardedSync(model, mesh["dp"], units)
+    return ShardedSync(model, mesh.data, units)
 
 
 def _boundary_shape(config: TrainConfig) -> tuple[int, int, int]:
     p = config.parallel
     return (
         config.micro_batch,
-        config.model.seq // (p.tp if p.sequence_parallel else 1),
+        config.rank_seq // (p.tp if p.sequence_parallel else 1),
         config.model.hidden,
     )

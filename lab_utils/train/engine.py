@@ -76,8 +76,9 @@ class OurEngine(Engine):
     def __init__(self, config: TrainConfig, mesh: Mesh) -> None:
         with torch.device("meta"):
             self.model = GPT(config.model)
-        recompute(self.model, config.recompute)
         self.mesh, self.config, self.layout = mesh, config, parallelize(self.model, config, mesh)
+        # what a layout has put in place of a module is what runs again
+        recompute(self.model, config.recompute)
         self.scaler = (
             LossScaler(config.loss_scale, config.loss_scale_window)
             if config.precision == "fp16"
@@ -103,7 +104,7 @@ class OurEngine(Engine):
 
     def fragments(self) -> list[Fragment]:
         scale, sync, found = self.scaler.scale if self.scaler else 1.0, self.layout.sync, []
-        if not sync.sharded and self.mesh["dp"].rank > 0:
+        if not sync.sharded and self.mesh.data.rank > 0:
             return []
         for o in self.owned:
             for piece in o.pieces:
@@ -134,4 +135,9 @@ class OurEngine(Engine):
 def engine_here(config: TrainConfig) -> tuple[OurEngine, Loader]:
     """This rank's engine and its share of the text, for taking a step apart."""
     mesh = Mesh(config.parallel)
-    return OurEngine(config, mesh), Loader(config, mesh["dp"].rank, device=mesh.device)
+    return OurEngine(config, mesh), loader_here(config, mesh)
+
+
+def loader_here(config: TrainConfig, mesh: Mesh) -> Loader:
+    """This rank's share of the text."""
+    return Loader(config, mesh["dp"].rank, device=mesh.device, cp_rank=mesh["cp"].rank)

@@ -15,16 +15,16 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..config import ConfigError, TrainConfig
-from ..data.loader import Loader, StepBatch
+from ..data.loader import StepBatch
 from ..launch import emit
 from ..measure.flops import FlopMeter
 from ..measure.live import LiveStorages
 from ..measure.memory import SavedActivations, held_bytes
 from ..measure.time import StepClock
 from ..measure.traffic import summarize
-from ..parallel.mesh import AXES, Mesh
+from ..parallel.mesh import Mesh
 from ..report import RankReport, Traffic
-from .engine import Engine, OurEngine
+from .engine import Engine, OurEngine, loader_here
 from .fragments import Fragment
 
 
@@ -49,7 +49,7 @@ def run_rank(config: TrainConfig, engine_name: str, keep_gradients: bool) -> Ran
     brought home, unscaled."""
     mesh = Mesh(config.parallel)
     engine = make_engine(config, engine_name, mesh)
-    loader = Loader(config, mesh["dp"].rank, device=mesh.device)
+    loader = loader_here(config, mesh)
     counted_step, clock = min(1, config.steps - 1), StepClock(mesh.device)
     result = RankResult(RankReport(mesh.rank, mesh.coords), [], {}, _device_name(mesh.device))
     steps = iter(loader)
@@ -132,7 +132,7 @@ def counted_step_of(
         }
     for what, most in saved.peaks.items():
         memory[what] = memory.get(what, 0) + most
-    traffic = summarize(mesh.ledger.calls, {name: mesh[name].size for name in AXES})
+    traffic = summarize(mesh.ledger.calls, mesh.sizes)
     return loss, applied, memory, traffic, {"model": meter.model, "hardware": meter.hardware}
 
 

@@ -98,7 +98,7 @@ def test_sixteen_thousand_ranks():
     assert time.process_time() - began <= 1
     assert report.world_size == 16384
     first = report.ranks[0]
-    assert first.coords == {"dp": 0, "pp": 0, "tp": 0}
+    assert first.coords == {"dp": 0, "pp": 0, "cp": 0, "tp": 0}
     # 1F1B: the first stage holds most
     assert first.memory["peak"] == max(rank.memory["peak"] for rank in report.ranks[: 8 * 16])
     assert first.memory["parameters"] >= 2 * sum(

@@ -86,7 +86,7 @@ def test_collectives(n):
     payload = 8 * ELEMENTS
     for rank, result in enumerate(launch(values_on_rank, n, threads=1)):
         assert all(result["right"].values()), result["right"]
-        assert result["coords"] == {"dp": rank, "pp": 0, "tp": 0}
+        assert result["coords"] == {"dp": rank, "pp": 0, "cp": 0, "tp": 0}
         if n == 1:  # the identity, and nothing in the ledger
             assert result["calls"] == []
             assert result["refusals"] == ["nothing"] * 3

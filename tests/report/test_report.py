@@ -76,7 +76,7 @@ def test_the_keys_are_the_documented_ones():
     assert {"model", "hardware"} <= set(raw["flops"])
     rank = raw["ranks"][1]
     assert set(rank) == {"rank", "coords", "memory", "traffic", "time"}
-    assert rank["coords"] == {"dp": 1, "pp": 0, "tp": 0}
+    assert rank["coords"] == {"dp": 1, "pp": 0, "cp": 0, "tp": 0}
     assert {"parameters", "gradients", "optimizer", "activations", "buckets", "peak"} <= set(
         rank["memory"]
     )

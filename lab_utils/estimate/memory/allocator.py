@@ -49,7 +49,7 @@ def additions(config: TrainConfig) -> dict[str, Addition]:
     """By name, for one rank of `config`: the CUDA context, a buffer for each process group, and a
     segment that is part-empty."""
     p = config.parallel
-    groups = sum(degree > 1 for degree in (p.dp, p.pp, p.tp)) + (p.world_size > 1)
+    groups = sum(degree > 1 for degree in (p.dp, p.pp, p.cp, p.tp)) + (p.world_size > 1)
     return {
         "cuda_context": Addition(
             CONTEXT, "assumption", "nvidia-smi of an idle PyTorch process: 0.3 to 0.7 GiB"

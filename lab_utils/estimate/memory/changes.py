@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ...config import TrainConfig
 from ..program.kinds import kind_of, numbers_of, shard_name
 from ..program.rank_shape import held_placements, held_units
+from ..program.share import Share
 from ..program.size import Shape
 from .change import Change, Context
 from .short import SHOWN
@@ -41,12 +42,13 @@ class Pattern(NamedTuple):
 
 @lru_cache(maxsize=8192)
 def stage_changes(
-    config: TrainConfig, pattern: Pattern, tp_rank: int, owed: bool, convention: str
+    config: TrainConfig, pattern: Pattern, place: tuple[int, int], owed: bool, convention: str
 ) -> dict[Context, Change]:
-    """The changes by context, in bytes. Of `config` only the model, the micro-batch, their number
-    and how a rank runs them matter."""
-    p, model = config.parallel, config.model
-    numbers = numbers_of(model, config.micro_batch, p.tp, tp_rank, p.dp) | {"rows": pattern.rows}
+    """The changes by context, in bytes, on the rank at `place` (tp, cp). Of `config` only the
+    model, the micro-batch, their number and how a rank runs them matter."""
+    p, model, tp_rank = config.parallel, config.model, place[0]
+    share = Share.of(config, *place)
+    numbers = numbers_of(model, config.micro_batch, share, p.dp) | {"rows": pattern.rows}
     blocks, again, left_out = 0, [], []
     for i, (count, recomputed) in enumerate(pattern.runs):
         shown = min(count, SHOWN)
@@ -63,7 +65,8 @@ def stage_changes(
     together: frozenset[str] = frozenset()
     if p.zero:
         numbers |= {
-            shard_name(unit): unit.numel // p.dp for unit in held_units(config, parts, tp_rank)
+            shard_name(unit): unit.numel // p.replicas
+            for unit in held_units(config, parts, tp_rank)
         }
     elif has_buckets(config):
         together = in_buckets(
@@ -75,7 +78,7 @@ def stage_changes(
         model,
         config.precision,
         numbers,
-        sequence_parallel=p.sequence_parallel,
+        share=share,
         layers=max(blocks, 1),
         recomputed=tuple(again),
         selective=config.recompute == "selective",

@@ -13,10 +13,12 @@ from functools import lru_cache
 from ...config import Schedule, TrainConfig
 from ...layout.schedule import Action, rank_schedule
 from ..program.kernels import INDEX
+from ..program.share import alike_in_ring
 from ..program.stage_parts import parts_of_stages
 from .change import Change, Context
 from .changes import Pattern, stage_changes
 from .lifetimes import StepMemory
+from .rank import in_one_tensor
 from .short import runs_of
 from .standing import Standing, alike, alone_in_its_bucket, standing
 from .walk import Walk
@@ -33,15 +35,15 @@ def rank_memory(
     tp_rank: int = 0,
     optimizer_bytes: int = 0,
     convention: str = "cpu",
+    cp_rank: int = 0,
 ) -> StepMemory:
     """Activations, weight copies, peak and what it is made of, on the rank at these coordinates.
 
     `optimizer_bytes`: of optimizer states on the device (memory.model_state_bytes).
     """
     short = replace(_fewer_micro_batches(config), **_SAME_FOR_ALL, clip=float(config.clip > 0))
-    return _walk(
-        short, config.micro_batches, pp_rank, alike(config, tp_rank), optimizer_bytes, convention
-    )
+    place = pp_rank, alike(config, tp_rank), alike_in_ring(config, cp_rank)
+    return _walk(short, config.micro_batches, place, optimizer_bytes, convention)
 
 
 def _fewer_micro_batches(config: TrainConfig) -> TrainConfig:
@@ -79,16 +81,15 @@ def passes_of(config: TrainConfig, pp_rank: int) -> list[int]:
 def _walk(
     config: TrainConfig,
     micro_batches: int,
-    pp_rank: int,
-    tp_rank: int,
+    place: tuple[int, int, int],
     optimizer_bytes: int,
     convention: str,
 ) -> StepMemory:
-    p = config.parallel
+    (pp_rank, tp_rank, _), p = place, config.parallel
     width = 2 if config.precision == "bf16-pure" else 4
     boundary = (
         config.micro_batch
-        * config.model.seq
+        * config.rank_seq
         // (p.tp if p.sequence_parallel else 1)
         * config.model.hidden
         * width
@@ -96,7 +97,7 @@ def _walk(
     parts = parts_of_stages(config, pp_rank)
     here = standing(config, parts, tp_rank)
     changes = _changes(
-        config, parts, tp_rank, p.schedule == "zero-bubble", convention, micro_batches
+        config, parts, place[1:], p.schedule == "zero-bubble", convention, micro_batches
     )
     walk = Walk(here, optimizer_bytes, _data_bytes(config, micro_batches))
     walk.terms["gradients"] -= here.dying
@@ -130,7 +131,7 @@ def _along(
         if message:
             gone = _through(sent, action, config)
             walk.add("temporary", -gone * boundary)
-        shares = config.micro_batch == 1 and stage in (0, last_stage)
+        shares = in_one_tensor(config) and stage in (0, last_stage)
         first, last = micro == 0, micro == m - 1 and p.zero == 1
         if kind == "W":
             walk.apply(changes[stage][Context("W", first, last)])
@@ -193,7 +194,7 @@ def _update(walk: Walk, config: TrainConfig, here: Standing, width: int) -> None
         moments.append(24)  # the norm, one term of it and its square, in fp64
     if config.precision == "bf16-pure":
         moments.append(4 * here.owned)
-    if p.zero in (1, 2) and p.dp > 1:
+    if p.zero in (1, 2) and p.replicas > 1:
         moments.append(width * here.owned)
     for nbytes in moments:
         walk.add("temporary", nbytes)
@@ -204,21 +205,21 @@ def _data_bytes(config: TrainConfig, micro_batches: int) -> int:
     share = micro_batches * config.micro_batch
     return (
         share * (config.model.seq + 1) * INDEX
-        if config.micro_batch == 1
-        else 2 * share * config.model.seq * INDEX
+        if in_one_tensor(config)
+        else 2 * share * config.rank_seq * INDEX
     )
 
 
 def _changes(
     config: TrainConfig,
     parts: Mapping[int, list[str]],
-    tp_rank: int,
+    place: tuple[int, int],
     owed: bool,
     convention: str,
     micro_batches: int,
 ) -> dict[int, dict[Context, Change]]:
     again = set(config.recomputed_layers())
-    alone = alone_in_its_bucket(config, parts, tp_rank)
+    alone = alone_in_its_bucket(config, parts, place[0])
     found = {}
     for stage, names in parts.items():
         runs = tuple(
@@ -235,9 +236,9 @@ def _changes(
         )
         rows = (
             _data_bytes(config, micro_batches)
-            if config.micro_batch == 1 and ("embed" in names or "predict" in names)
+            if in_one_tensor(config) and ("embed" in names or "predict" in names)
             else 0
         )
         pattern = Pattern("embed" in names, runs, "predict" in names, rows, company)
-        found[stage] = stage_changes(config, pattern, tp_rank, owed, convention)
+        found[stage] = stage_changes(config, pattern, place, owed, convention)
     return found

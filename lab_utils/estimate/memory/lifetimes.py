@@ -45,10 +45,11 @@ def simulate_step(
     tp_rank: int = 0,
     optimizer_bytes: int = 0,
     convention: str = "cpu",
+    cp_rank: int = 0,
 ) -> StepMemory:
     """Play one steady optimizer step of the rank at these coordinates through. `optimizer_bytes`:
     of states on the device."""
-    step = Step(config, pp_rank, tp_rank, optimizer_bytes, convention)
+    step = Step(config, pp_rank, tp_rank, optimizer_bytes, convention, cp_rank)
     step.run()
     torch = step.torch
     return StepMemory(
@@ -67,6 +68,7 @@ class Step(Rank):
         tp_rank: int,
         optimizer_bytes: int,
         convention: str = "cpu",
+        cp_rank: int = 0,
     ) -> None:
         p, parts = config.parallel, parts_of_stages(config, pp_rank)
         self.plan: Plan = make_schedule(p.schedule, p.pp, config.micro_batches, p.virtual_stages)
@@ -83,6 +85,7 @@ class Step(Rank):
             units,
             together,
             splits_backward(self.plan),
+            cp_rank,
         )
         self.states = Storage(self.torch, optimizer_bytes, "optimizer")
         self.actions = self.plan[pp_rank]

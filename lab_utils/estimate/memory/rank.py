@@ -32,9 +32,10 @@ class Rank:
         units: Iterable[Unit],
         together: frozenset[str],
         owed: bool,
+        cp_rank: int = 0,
     ) -> None:
         self.torch, self.config, self.parts = torch, config, parts
-        self.program = program_of(torch, config, shapes, owed)
+        self.program = program_of(torch, config, shapes, owed, cp_rank)
         self.sync = (
             Sharded(self.program, config, units)
             if config.parallel.zero
@@ -63,17 +64,22 @@ class Rank:
     def boundary(self) -> Value:
         """Room for one message between stages."""
         p, config = self.config.parallel, self.config
-        tokens = config.micro_batch * config.model.seq // (p.tp if p.sequence_parallel else 1)
+        tokens = config.micro_batch * config.rank_seq // (p.tp if p.sequence_parallel else 1)
         return self.torch.new(
             tokens * config.model.hidden, 2 if config.precision == "bf16-pure" else 4
         )
 
 
+def in_one_tensor(config: TrainConfig) -> bool:
+    """Whether the tokens of all micro-batches lie in one tensor, as the loader reads them."""
+    return config.micro_batch == 1 and config.parallel.cp == 1
+
+
 def _batch(torch: Torch, config: TrainConfig) -> tuple[list[Value], list[Value]]:
     """Tokens and targets of all micro-batches. A row of one micro-batch lies as the loader read it,
     all rows in one tensor."""
-    count, m = config.micro_batch * config.model.seq, config.micro_batches
-    if config.micro_batch == 1:
+    count, m = config.micro_batch * config.rank_seq, config.micro_batches
+    if in_one_tensor(config):
         rows = Storage(torch, m * (config.model.seq + 1) * INDEX)
         tokens, targets = ([Value(rows, count, INDEX) for _ in range(m)] for _ in range(2))
     else:

@@ -93,7 +93,7 @@ class Sharded:
             program,
             program.torch,
             config.parallel.zero,
-            config.parallel.dp,
+            config.parallel.replicas,
         )
         self.tied = config.model.tied
         held = 2 if config.precision == "bf16-pure" else 4

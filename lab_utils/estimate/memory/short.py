@@ -71,8 +71,9 @@ class ShortRank(Rank):
         units: Iterable[Unit],
         together: frozenset[str],
         owed: bool,
+        cp_rank: int = 0,
     ) -> None:
-        super().__init__(torch, config, {0: parts}, shapes, units, together, owed)
+        super().__init__(torch, config, {0: parts}, shapes, units, together, owed, cp_rank)
         self.left_out = left_out
         # the third of those shown: the second
         self.closing = {parts[parts.index(part) + 1]: part for part in left_out}

@@ -60,6 +60,7 @@ def _stage(played: Played, sizes: Sizes) -> ShortRank:
         units,
         played.together,
         played.owed,
+        kind.share.cp_rank,
     )
 
 

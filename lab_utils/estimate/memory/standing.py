@@ -41,21 +41,21 @@ def standing(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int) 
         ]
         whole, owned = (
             sum(u.numel * n for u, n in units),
-            sum(u.numel // p.dp * n for u, n in units),
+            sum(u.numel // p.replicas * n for u, n in units),
         )
         arriving = (
-            sum(u.numel // p.dp * n * (2 if u.low_precision else width) for u, n in units)
-            if p.zero == 3 and p.dp > 1
+            sum(u.numel // p.replicas * n * (2 if u.low_precision else width) for u, n in units)
+            if p.zero == 3 and p.replicas > 1
             else 0
         )
         partial = sum(
             numel * n
             for u, n in units
-            for name, _, numel, _ in u.pieces(p.dp, 0)
+            for name, _, numel, _ in u.pieces(p.replicas, 0)
             if here[name].partial
         )
         shared = tuple(
-            u.numel // p.dp
+            u.numel // p.replicas
             for u, _ in units
             if any(here[part.name].shared_over_pp for part in u.parts)
         )

@@ -27,7 +27,7 @@ class Owned(NamedTuple):
 def has_buckets(config: TrainConfig) -> bool:
     """Whether several gradients travel as one."""
     return (
-        config.parallel.dp > 1
+        config.parallel.replicas > 1
         and not config.parallel.zero
         and config.parallel.gradient_sync == "bucketed"
     )

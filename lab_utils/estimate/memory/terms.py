@@ -85,14 +85,14 @@ def _tensors(
     blocks = sum(part.startswith("blocks.") for part in parts)
     ends = [part for part in parts if not part.startswith("blocks.")]
     shown = [*ends, *["blocks.0"] * bool(blocks)]
-    dp = config.parallel.dp
+    ranks = config.parallel.replicas
 
     def count(name: str) -> int:
         return blocks if name.startswith("blocks.") else 1
 
     if config.parallel.zero:
         return [
-            (unit.numel, (unit.numel // dp,), count(unit.name))
+            (unit.numel, (unit.numel // ranks,), count(unit.name))
             for unit in held_units(config, shown, tp_rank)
         ]
     return [
@@ -102,7 +102,11 @@ def _tensors(
 
 
 def memory_of_rank(
-    config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, convention: str = "cpu"
+    config: TrainConfig,
+    pp_rank: int = 0,
+    tp_rank: int = 0,
+    convention: str = "cpu",
+    cp_rank: int = 0,
 ) -> dict[str, Any]:
     """Every memory term of the report for the ranks at these coordinates; `peak` is that of a step
     with the instruments on.
@@ -111,7 +115,7 @@ def memory_of_rank(
     could be held against; of the peak it is in `at_peak`.
     """
     states = model_state_bytes(config, pp_rank, tp_rank)
-    step = rank_memory(config, pp_rank, tp_rank, states["optimizer"], convention)
+    step = rank_memory(config, pp_rank, tp_rank, states["optimizer"], convention, cp_rank)
     saved = {"activations": step.activations, "weight_copies": step.weight_copies}
     return (
         states

@@ -13,6 +13,7 @@ from ...layout.stages import stage_layers
 from ..memory.closed_form import rank_memory
 from ..memory.terms import element_bytes, lasting_bytes
 from ..ops import block_ledger
+from ..program.share import Share
 from ..time.frameworks import OURS, Framework
 
 # of a score, in its own width: the masked copy, and a byte of mask beside two of fp16
@@ -54,13 +55,11 @@ def least_bytes(config: TrainConfig, framework: Framework = OURS, kernels: str =
 
 def _saved(config: TrainConfig, policy: str, kernels: str) -> tuple[int, int]:
     """Bytes that one micro-batch keeps of a block, and of the model's head and loss."""
-    p = config.parallel
     ledger = block_ledger(
         config.model,
         config.micro_batch,
         config.precision,
-        p.tp,
-        p.sequence_parallel,
+        Share.of(config, cp_rank=1),
         policy,
         kernels,
     )

@@ -20,6 +20,7 @@ _PARTS = {
     "bubble": ("waiting in the pipeline's bubble", "流水线气泡"),
     "optimizer": ("updating more optimizer states on each GPU", "每张 GPU 更新的优化器状态更多"),
     "network: tp": ("tensor-parallel messages", "张量并行通信"),
+    "network: cp": ("keys and values on their way round", "上下文并行通信"),
     "network: pp": ("messages between pipeline stages", "流水线阶段间的通信"),
     "network: dp": ("gradients and weights on the data-parallel wire", "数据并行的梯度与参数通信"),
 }
@@ -28,6 +29,7 @@ _RESOURCES = {
     "compute": "计算",
     "memory bandwidth": "内存带宽",
     "network: tp": "网络：tp",
+    "network: cp": "网络：cp",
     "network: pp": "网络：pp",
     "network: dp": "网络：dp",
     "bubble": "气泡",

@@ -18,20 +18,22 @@ from ...layout.placement import heads_of_rank
 from ...layout.stages import part_of
 from ...layout.units import Unit
 from .rank_shape import held_placements, held_units
+from .share import ALONE, Share
 from .size import Size
 
 _Config = TypeVar("_Config", ModelConfig, ParallelConfig, TrainConfig)
 Sizes = Mapping[str, Size | int]  # by name
 # of a model, what is no number
 _ALIKE = ("norm", "activation", "positions", "attention", "bias", "tied")
-# b sequences of s tokens (z on each rank of a scattered sequence), h wide; on a rank k key/value
-# heads of r query heads, d (2·e) wide each, f in the MLP and v words; t and D ranks along tp and dp
+# b sequences of s tokens on a cp rank (z on each rank of a scattered sequence), h wide; on a tp
+# rank k key/value heads (j on each cp rank, where heads are swapped for tokens) of r query heads, d
+# (2·e) wide each, f in the MLP and v words; t and D ranks along tp and dp
 _WITNESS = {
     "b": 2,
     "s": 101,
     "z": 101,
     "h": 10007,
-    "k": 3,
+    "j": 3,
     "r": 5,
     "d": 14,
     "f": 10009,
@@ -40,34 +42,37 @@ _WITNESS = {
     "D": 2,
 }
 # the sizes of which a 1 makes a difference to what is copied or sent
-_MAY_BE_ONE = ("b", "s", "k", "r", "d", "t", "D")
+_MAY_BE_ONE = ("b", "s", "j", "r", "d", "t", "D")
 
 
 class Kind(NamedTuple):
     """`ones`: which sizes are 1. `recomputed`: blocks run again in full; `selective`: only their
-    attention is."""
+    attention is. `share`: with tp_rank 0 and, where that is no matter of kind, tp 1."""
 
     model: tuple[Any, ...]
     precision: str
     selective: bool
     recomputed: tuple[int, ...]
     layers: int
-    sequence_parallel: bool
+    share: Share
     zero: int
     micro_batches: int
     ones: frozenset[str]
 
 
 def numbers_of(
-    model: ModelConfig, micro_batch: int, tp: int = 1, tp_rank: int = 0, dp: int = 1
+    model: ModelConfig, micro_batch: int, share: Share = ALONE, dp: int = 1
 ) -> dict[str, int]:
-    """The named sizes of a model, as they are on a tensor-parallel rank."""
+    """The named sizes of a model, as they are on a rank with this share."""
+    tp, tp_rank, seq = share.tp, share.tp_rank, model.seq // share.cp
+    heads = heads_of_rank(model, tp, tp_rank)[1]
     return {
         "b": micro_batch,
-        "s": model.seq,
-        "z": model.seq // tp,
+        "s": seq,
+        "z": seq // tp,
         "h": model.hidden,
-        "k": heads_of_rank(model, tp, tp_rank)[1],
+        "k": heads,
+        "j": heads // _swapped(share),
         "r": model.heads // model.kv_heads,
         "d": model.head_dim,
         "e": model.head_dim // 2,
@@ -78,12 +83,17 @@ def numbers_of(
     }
 
 
+def _swapped(share: Share) -> int:
+    """Among how many ranks the heads of a tp rank are shared out inside attention."""
+    return share.cp if share.cp_kind == "all-to-all" else 1
+
+
 def kind_of(
     model: ModelConfig,
     precision: str,
     numbers: Mapping[str, int],
     *,
-    sequence_parallel: bool,
+    share: Share,
     layers: int,
     recomputed: tuple[int, ...],
     selective: bool,
@@ -99,7 +109,9 @@ def kind_of(
         selective,
         recomputed,
         layers,
-        sequence_parallel and "t" not in ones,
+        share._replace(
+            tp=1, tp_rank=0, sequence_parallel=share.sequence_parallel and "t" not in ones
+        ),
         zero,
         micro_batches,
         ones,
@@ -110,12 +122,14 @@ def kind_of(
 def witness(kind: Kind) -> TrainConfig:
     """A configuration of this kind, with numbers."""
     n = {name: 1 if name in kind.ones else number for name, number in _WITNESS.items()}
-    seq = n["t"] * n["z"] if kind.sequence_parallel else n["s"]
+    share, scattered = kind.share, kind.share.sequence_parallel
+    seq = share.cp * (n["t"] * n["z"] if scattered else n["s"])
+    kv_heads = n["j"] * _swapped(share) * n["t"]
     model = ModelConfig(
         layers=kind.layers,
         hidden=n["h"],
-        heads=n["r"] * n["k"] * n["t"],
-        kv_heads=n["k"] * n["t"],
+        heads=n["r"] * kv_heads,
+        kv_heads=kv_heads,
         head_dim=n["d"],
         ffn=n["f"] * n["t"],
         vocab=n["v"] * n["t"],
@@ -123,7 +137,12 @@ def witness(kind: Kind) -> TrainConfig:
         **dict(zip(_ALIKE, kind.model, strict=True)),
     )
     parallel = ParallelConfig(
-        tp=n["t"], dp=n["D"], zero=kind.zero, sequence_parallel=kind.sequence_parallel
+        tp=n["t"],
+        dp=n["D"],
+        cp=share.cp,
+        cp_kind=share.cp_kind,
+        zero=kind.zero,
+        sequence_parallel=scattered,
     )
     recompute = ",".join(map(str, kind.recomputed)) or ("selective" if kind.selective else "none")
     return TrainConfig(
@@ -142,7 +161,10 @@ def names_of(kind: Kind) -> Mapping[str, Size | int]:
     names: dict[str, Size | int] = {
         name: 1 if name in kind.ones else Size.named(name) for name in _WITNESS
     }
-    if kind.sequence_parallel:
+    if _swapped(kind.share) == 1 and "j" not in kind.ones:
+        names["j"] = Size.named("k")
+    names["k"] = names["j"] * _swapped(kind.share)
+    if kind.share.sequence_parallel:
         names["s"] = names["t"] * names["z"]
     if kind.model[_ALIKE.index("positions")] == "rope":
         names["d"] = 2 * Size.named("e")  # turned in pairs
@@ -152,7 +174,7 @@ def names_of(kind: Kind) -> Mapping[str, Size | int]:
 def filled_in(kind: Kind, sizes: Sizes) -> TrainConfig:
     """The witness with these sizes in place of the numbers that the program reads."""
     n, config = sizes, witness(kind)
-    model = _put(config.model, hidden=n["h"], seq=n["s"], head_dim=n["d"])
+    model = _put(config.model, hidden=n["h"], seq=n["s"] * kind.share.cp, head_dim=n["d"])
     batch = n["b"] * n["D"] * kind.micro_batches
     return _put(
         config,
@@ -175,11 +197,11 @@ def shapes_of(kind: Kind, parts: Iterable[str], sizes: Sizes) -> dict[str, tuple
     """The shape of every parameter that `parts` of a rank need, by name."""
     n, config = sizes, witness(kind)
     attention = {"a·d": n["r"] * n["k"] * n["d"], "k·d": n["k"] * n["d"]}
-    local = numbers_of(config.model, config.micro_batch, config.parallel.tp)
+    local = numbers_of(config.model, config.micro_batch, Share.of(config))
     known = {
         local["r"] * local["k"] * local["d"]: attention["a·d"],
         local["k"] * local["d"]: attention["k·d"],
-        config.model.seq: n["s"],
+        config.model.seq: n["s"] * kind.share.cp,
     }
     known |= {local[name]: n[name] for name in ("h", "f", "v")}
     return {
@@ -196,7 +218,7 @@ def units_of(kind: Kind, parts: Iterable[str], sizes: Sizes) -> list[Unit]:
         return sizes[name] if name in sizes else Size.named(name)
 
     return [
-        unit._replace(numel=sizes["D"] * shard(unit))
+        unit._replace(numel=sizes["D"] * kind.share.cp * shard(unit))
         for unit in held_units(witness(kind), parts, 0)
     ]
 

@@ -11,8 +11,8 @@ from .formulas import Formulas
 from .kernels import INDEX
 from .kinds import Kind, filled_in, names_of, shapes_of
 from .live import Storage, Value
+from .messages import Message
 from .model import Program
-from .regions import Message, Regions
 from .size import Shape, Size
 from .tensor import program_of
 
@@ -54,8 +54,9 @@ def ledger_of(kind: Kind, convention: str) -> tuple[Entry, ...]:
     """The ops of one micro-batch through a model of one block, in the order of the forward pass."""
     names = names_of(kind)
     torch, config = Formulas(CONVENTIONS[convention]), filled_in(kind, names)
-    program = program_of(torch, config, shapes_of(kind, PARTS, names))
-    tokens = config.micro_batch * config.model.seq
+    shapes = shapes_of(kind, PARTS, names)
+    program = program_of(torch, config, shapes, cp_rank=kind.share.cp_rank)
+    tokens = config.micro_batch * config.rank_seq
     batch, targets = (Value(Storage(torch, tokens * INDEX), tokens, INDEX) for _ in range(2))
     visits = _Visits(torch)
     with torch.casting(program.inside):
@@ -136,9 +137,5 @@ def _entry(
             "token_embedding.weight" if last == "head" and tied else f"{scope}.weight"
         ].shape
         product = tokens, inner, out
-    messages = (
-        tuple(m for at, m in program.messages if at == scope)
-        if isinstance(program, Regions)
-        else ()
-    )
+    messages = tuple(m for at, m in program.messages if at == scope)
     return Entry(scope, part, kind, work, tuple(visits.of.get(scope, ())), product, messages, names)

@@ -4,12 +4,15 @@ here lives as long there."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
 
 from ...config import TrainConfig
 from .attention import Heads, Torch
+from .context import ring_attention, swapped
 from .kernels import INDEX
 from .live import Storage, Value
+from .messages import Message
 from .tape import Leaf
 
 
@@ -18,11 +21,16 @@ class Program:
     the order of the forward pass.
 
     Every function takes and gives what its namesake in model.py does; `project`, `leave` and `loss`
-    are attributes so that tensor parallelism may put its own in their place.
+    are attributes so that tensor parallelism may put its own in their place. `messages`: (scope,
+    Message) in the order in which they leave.
     """
 
     def __init__(
-        self, torch: Torch, config: TrainConfig, shapes: Mapping[str, tuple[int, ...]]
+        self,
+        torch: Torch,
+        config: TrainConfig,
+        shapes: Mapping[str, tuple[int, ...]],
+        cp_rank: int = 0,
     ) -> None:
         self.torch, self.config, self.model = torch, config, config.model
         width = 2 if config.precision == "bf16-pure" else 4
@@ -35,7 +43,13 @@ class Program:
                 "gradients",
             )
         self.inside = {"bf16": 2, "fp16": 2}.get(config.precision, 0)
+        self.cp_rank, self.messages = cp_rank, []
         self.recomputed = set(config.recomputed_layers())
+
+    def send(self, op: str, axis: str, nbytes: int) -> None:
+        """Enter a message of activations under the current scope and phase."""
+        message = Message(op, axis, "activation", self.torch.phase, nbytes)
+        self.messages.append((self.torch.scope, message))
 
     def _value(self, name: str) -> Value | None:
         leaf = self.leaves.get(name)
@@ -54,7 +68,7 @@ class Program:
                 x,
                 torch.embedding(
                     self._value("position_embedding.weight"),
-                    torch.new(self.model.seq, INDEX),
+                    torch.new(self.config.rank_seq, INDEX),
                     tokens.numel,
                     h,
                 ),
@@ -93,7 +107,8 @@ class Program:
         projected = self.project(x, f"{name}.query", f"{name}.key", f"{name}.value")
         d = model.head_dim
         tokens = projected[0].numel // self._out(f"{name}.query")
-        b, s = tokens // model.seq, model.seq
+        s = self.config.rank_seq
+        b = tokens // s
         heads, groups = (
             Heads(b, self._out(f"{name}.query") // d, s, d),
             Heads(b, self._out(f"{name}.key") // d, s, d),
@@ -110,17 +125,30 @@ class Program:
         return self.leave(f"{name}.output", joined)
 
     def core(self, name: str, q: Value, k: Value, v: Value, heads: Heads, groups: Heads) -> Value:
-        """AttentionCore.forward, recomputed if the policy is selective. `heads`, `groups`: sizes of
-        q, of k and v."""
-        if self.config.recompute == "selective":
-            return self.checkpoint(
-                lambda q, k, v: self._core(q, k, v, heads, groups),
-                q,
-                k,
-                v,
-                like=(heads, groups, groups),
-            )
-        return self._core(q, k, v, heads, groups)
+        """The layer's `core`, wherever its tokens are. `heads`, `groups`: sizes of q, of k and v
+        on this rank."""
+        context, kernel = self.config.parallel, self._core
+        if context.cp > 1 and context.cp_kind == "all-to-all":
+            return swapped(self, q, k, v, heads, groups)
+        if context.cp > 1:
+            kernel = partial(ring_attention, self)
+        return self.selective(kernel, q, k, v, heads, groups)
+
+    def selective(
+        self,
+        kernel: Callable[..., Value],
+        q: Value,
+        k: Value,
+        v: Value,
+        heads: Heads,
+        groups: Heads,
+    ) -> Value:
+        """The kernel, recomputed if the policy is selective."""
+        if self.config.recompute != "selective":
+            return kernel(q, k, v, heads, groups)
+        return self.checkpoint(
+            lambda q, k, v: kernel(q, k, v, heads, groups), q, k, v, like=(heads, groups, groups)
+        )
 
     def _core(self, q: Value, k: Value, v: Value, heads: Heads, groups: Heads) -> Value:
         torch = self.torch

@@ -57,7 +57,7 @@ def held_units(config: TrainConfig, parts: Iterable[str], tp_rank: int) -> list[
     model, parallel = _one_block(config)
     units = _units(
         model,
-        replace(parallel, zero=config.parallel.zero, dp=config.parallel.dp),
+        replace(parallel, zero=config.parallel.zero, dp=config.parallel.dp, cp=config.parallel.cp),
         config.precision,
         tp_rank,
     )

@@ -4,7 +4,6 @@ without numbers, and what they send."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from ...config import TrainConfig
 from .attention import Torch
@@ -12,34 +11,23 @@ from .live import Value
 from .model import Program
 
 
-class Message(NamedTuple):
-    """One collective of one micro-batch: `bytes` of the unsharded tensor, in the pass that `phase`
-    names."""
-
-    op: str
-    axis: str
-    purpose: str
-    phase: str  # "forward", "backward" or "recompute"
-    bytes: int
-
-
 class Regions(Program):
-    """One tensor-parallel rank's part of the model. `messages`: (scope, Message) in the order in
-    which they leave."""
+    """One tensor-parallel rank's part of the model."""
 
     def __init__(
-        self, torch: Torch, config: TrainConfig, shapes: Mapping[str, tuple[int, ...]]
+        self,
+        torch: Torch,
+        config: TrainConfig,
+        shapes: Mapping[str, tuple[int, ...]],
+        cp_rank: int = 0,
     ) -> None:
-        super().__init__(torch, config, shapes)
+        super().__init__(torch, config, shapes, cp_rank)
         self.ranks = config.parallel.tp
         self.scattered = config.parallel.sequence_parallel and self.ranks != 1
-        self.messages: list[tuple[str, Message]] = []
 
     def _send(self, op: str, nbytes: int) -> None:
         if self.ranks != 1:
-            self.messages.append(
-                (self.torch.scope, Message(op, "tp", "activation", self.torch.phase, nbytes))
-            )
+            self.send(op, "tp", nbytes)
 
     def _gather(self, x: Value) -> tuple[Value, Value | None]:
         """The whole, and what the collective holds until nobody refers to it."""

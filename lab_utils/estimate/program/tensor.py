@@ -23,8 +23,9 @@ class ParallelProgram(VocabularyEnds):
         config: TrainConfig,
         shapes: Mapping[str, tuple[int, ...]],
         owed: bool = False,
+        cp_rank: int = 0,
     ) -> None:
-        super().__init__(torch, config, shapes)
+        super().__init__(torch, config, shapes, cp_rank)
         self.owed = Owed(self) if owed else None
 
     def _inside(self, x: Value | None, weight: bool = False) -> Value | None:
@@ -150,9 +151,13 @@ class ParallelProgram(VocabularyEnds):
 
 
 def program_of(
-    torch: Torch, config: TrainConfig, shapes: Mapping[str, tuple[int, ...]], owed: bool = False
+    torch: Torch,
+    config: TrainConfig,
+    shapes: Mapping[str, tuple[int, ...]],
+    owed: bool = False,
+    cp_rank: int = 0,
 ) -> Program:
     """The rank's program: the plain one where nothing is shared out or put off."""
     if config.parallel.tp == 1 and not owed:
-        return Program(torch, config, shapes)
-    return ParallelProgram(torch, config, shapes, owed)
+        return Program(torch, config, shapes, cp_rank)
+    return ParallelProgram(torch, config, shapes, owed, cp_rank)

@@ -18,8 +18,8 @@ class VocabularyEnds(Regions):
         x = self._embedded(tokens)
         if self.model.positions == "learned":
             self.torch.enter("position_embedding")
-            positions = torch.new(self.model.seq, INDEX)
-            if self.scattered and tokens.numel != self.model.seq:
+            positions = torch.new(self.config.rank_seq, INDEX)
+            if self.scattered and tokens.numel != self.config.rank_seq:
                 positions = torch.new(tokens.numel, INDEX, positions.nbytes)
             x = torch.add(
                 x,

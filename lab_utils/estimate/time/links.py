@@ -1,20 +1,20 @@
 """Seconds of collectives and messages, from where on the machine an axis lies and how the bytes go
 round.
 
-Our rank grid is (dp, pp, tp) with tp innermost: neighbours on an axis are `stride` ranks apart, and
-nodes are filled in the order of ranks, so whether an axis leaves its node follows from the stride,
-its size and `ranks_per_node`.
+Our rank grid is (dp, pp, cp, tp) with tp innermost: neighbours on an axis are `stride` ranks apart,
+and nodes are filled in the order of ranks, so whether an axis leaves its node follows from the
+stride, its size and `ranks_per_node`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, inf, log2
+from math import ceil, inf, log2, prod
 
 from ...config import Cluster, ParallelConfig
 
-_PASSES = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
+_PASSES = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1, "all_to_all": 1}
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,23 @@ class Link:
 
 
 def axis_stride(parallel: ParallelConfig, axis: str) -> int:
-    """How many ranks lie between neighbours of `axis` ("dp", "pp" or "tp")."""
-    return {"tp": 1, "pp": parallel.tp, "dp": parallel.tp * parallel.pp}[axis]
+    """How many ranks lie between neighbours of `axis` ("dp", "pp", "cp" or "tp")."""
+    inner = {"tp": (), "cp": ("tp",), "pp": ("tp", "cp"), "dp": ("tp", "cp", "pp")}[axis]
+    return prod(getattr(parallel, name) for name in inner)
 
 
 def axis_link(cluster: Cluster, parallel: ParallelConfig, axis: str) -> Link:
-    """The link that sets the pace of a ring along `axis`.
+    """The link that sets the pace of a ring along `axis`; "data": along dp and cp together.
 
     What was measured on this machine comes first: with as many ranks, or with the nearest number
     that was measured. Between nodes libraries run several rings side by side, each crossing through
     another rank's network port, so the ports of those of a node's ranks that are on the axis add
     up, unless `cluster.rings_across_nodes` says how many there are.
     """
-    size, stride = getattr(parallel, axis), axis_stride(parallel, axis)
+    if axis == "data":  # dp and cp as one: as far apart as the outer of the two that is there
+        size, stride = parallel.replicas, axis_stride(parallel, "dp" if parallel.dp > 1 else "cp")
+    else:
+        size, stride = getattr(parallel, axis), axis_stride(parallel, axis)
     measured = (
         cluster.collectives[min(cluster.collectives, key=lambda ranks: abs(ranks - size))]
         if cluster.collectives
@@ -78,10 +82,10 @@ def axis_link(cluster: Cluster, parallel: ParallelConfig, axis: str) -> Link:
 
 def collective_seconds(op: str, payload_bytes: float, ranks: int, link: Link) -> float:
     """Seconds of "all_reduce", "reduce_scatter", "all_gather" (of an unsharded tensor of
-    `payload_bytes`) or "send".
+    `payload_bytes`), "all_to_all" or "send".
 
-    Ring: 2(N−1) steps for an all-reduce, N−1 for the other two, each a latency and one chunk of B/N
-    (Patarasuk and Yuan 2009; Thakur et al. 2005, section 4). An all-reduce takes two pipelined
+    Ring: 2(N−1) steps for an all-reduce, N−1 for the other three, each a latency and one chunk of
+    B/N (Patarasuk and Yuan 2009; Thakur et al. 2005, section 4). An all-reduce takes two pipelined
     trees instead where they are faster: 2⌈log₂N⌉ latencies and 2B on the wire (Sanders, Speck and
     Träff 2009). A send is one latency and B. Raises KeyError otherwise.
     """

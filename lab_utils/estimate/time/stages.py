@@ -7,12 +7,14 @@ number of those, the first one with the embedding and the last one with the head
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ...config import Cluster, ModelConfig, TrainConfig
 from ...layout.stages import stage_layers
 from ..ops import Op, block_ledger
+from ..program.share import Share
 from .frameworks import OURS, Framework
 from .links import Link, axis_link, collective_seconds
 from .roofline import op_time
@@ -21,7 +23,7 @@ from .roofline import op_time
 @dataclass(frozen=True, slots=True)
 class PassTime:
     """Seconds of one micro-batch through a part of the model: what the rank computes, and waits for
-    along tp meanwhile.
+    along tp and cp meanwhile (`cp`: for the latter alone).
 
     `backward` includes what is recomputed; `weight` is the part that a zero-bubble schedule may put
     off.
@@ -33,6 +35,7 @@ class PassTime:
     tp_forward: float = 0.0
     tp_backward: float = 0.0
     tp_hidden: float = 0.0
+    cp: float = 0.0
 
     def __add__(self, other: PassTime) -> PassTime:
         return PassTime(
@@ -42,6 +45,7 @@ class PassTime:
             self.tp_forward + other.tp_forward,
             self.tp_backward + other.tp_backward,
             self.tp_hidden + other.tp_hidden,
+            self.cp + other.cp,
         )
 
     def __mul__(self, times: int) -> PassTime:
@@ -52,6 +56,7 @@ class PassTime:
             times * self.tp_forward,
             times * self.tp_backward,
             times * self.tp_hidden,
+            times * self.cp,
         )
 
     @property
@@ -61,7 +66,7 @@ class PassTime:
 
     @property
     def waiting(self) -> float:
-        """What the rank stands still for along tp."""
+        """What the rank stands still for along tp and cp."""
         return self.tp_forward + self.tp_backward
 
 
@@ -69,7 +74,7 @@ class StageClock:
     """The stages' seconds on `cluster`, as `framework` runs them; remembers parts that layouts have
     in common.
 
-    `free`: with "tp" in it, tensor-parallel messages take no time.
+    `free`: axes, of "tp" and "cp", whose messages take no time.
     """
 
     def __init__(
@@ -104,16 +109,12 @@ class StageClock:
         return tuple(stages)
 
     def _parts_of(self, config: TrainConfig) -> dict[str, PassTime]:
-        p, policy = (
-            config.parallel,
-            config.recompute if config.recompute in ("none", "selective", "full") else "some",
-        )
+        policy = config.recompute if config.recompute in ("none", "selective", "full") else "some"
         key = (
             config.model,
             config.micro_batch,
             config.precision,
-            p.tp,
-            p.sequence_parallel,
+            Share.of(config, cp_rank=1),
             policy,
         )
         if key not in self._parts:
@@ -128,49 +129,63 @@ class StageClock:
         return first | {"block again": again}
 
     def _one(self, config: TrainConfig, policy: str) -> dict[str, PassTime]:
-        p, link = config.parallel, axis_link(self.cluster, config.parallel, "tp")
+        p = config.parallel
+        links = {axis: axis_link(self.cluster, p, axis) for axis in ("tp", "cp")}
         sums = dict.fromkeys(("embed", "block", "predict"), PassTime())
         ledger = block_ledger(
             config.model,
             config.micro_batch,
             config.precision,
-            p.tp,
-            p.sequence_parallel,
+            Share.of(config, cp_rank=1),
             policy,
             self.cluster.kernels,
         )
         for part, ops in ledger.items():
             for op in ops:
-                sums["block" if part == "blocks.0" else part] += self._pass_time(op, config, link)
+                sums["block" if part == "blocks.0" else part] += self._pass_time(op, config, links)
         return sums
 
-    def _pass_time(self, op: Op, config: TrainConfig, link: Link) -> PassTime:
+    def _pass_time(self, op: Op, config: TrainConfig, links: Mapping[str, Link]) -> PassTime:
         if (
             op.kind == "attention"
             and self.framework.score_passes
             and config.model.attention == "explicit"
         ):
             op = self._fused(op, config)
-        time, messages = (
-            op_time(op, config, self.cluster),
-            {"forward": 0.0, "backward": 0.0, "recompute": 0.0},
-        )
-        if "tp" not in self.free:
-            for message in op.traffic:
-                messages[message.phase] += collective_seconds(
-                    message.op, message.bytes, config.parallel.tp, link
-                )
-        whole, shown = (
-            sum(messages.values()),
-            1 / config.parallel.tp if self.framework.overlap_tensor else 1,
-        )
+        time = op_time(op, config, self.cluster)
+        phases = {"forward": time.forward, "backward": time.backward, "recompute": time.recomputed}
+        waits, hidden, along_cp = dict.fromkeys(phases, 0.0), 0.0, 0.0
+        for phase, computing in phases.items():
+            tp, cp = (self._wire_seconds(op, phase, axis, config, links) for axis in ("tp", "cp"))
+            shown = tp / config.parallel.tp if self.framework.overlap_tensor else tp
+            # keys travel while the last that came are attended to; heads are waited for
+            under = computing * (1 - 1 / config.parallel.cp) if self._travels(config) else 0.0
+            late = max(0.0, cp - under)
+            waits[phase], hidden = shown + late, hidden + tp - shown + cp - late
+            along_cp += late
         return PassTime(
             time.forward,
             time.backward + time.recomputed,
             time.weight,
-            messages["forward"] * shown,
-            (messages["backward"] + messages["recompute"]) * shown,
-            whole * (1 - shown),
+            waits["forward"],
+            waits["backward"] + waits["recompute"],
+            hidden,
+            along_cp,
+        )
+
+    def _travels(self, config: TrainConfig) -> bool:
+        return config.parallel.cp_kind == "ring" and self.cluster.overlaps
+
+    def _wire_seconds(
+        self, op: Op, phase: str, axis: str, config: TrainConfig, links: Mapping[str, Link]
+    ) -> float:
+        if axis in self.free:
+            return 0.0
+        ranks = getattr(config.parallel, axis)
+        return sum(
+            collective_seconds(message.op, message.bytes, ranks, links[axis])
+            for message in op.traffic
+            if message.axis == axis and message.phase == phase
         )
 
     def _fused(self, op: Op, config: TrainConfig) -> Op:

@@ -23,6 +23,7 @@ RESOURCES = (
     "compute",
     "memory bandwidth",
     "network: tp",
+    "network: cp",
     "network: pp",
     "network: dp",
     "bubble",
@@ -142,7 +143,7 @@ def step_parts(
     free: frozenset[str] = frozenset(),
     clock: StageClock | None = None,
 ) -> _Parts:
-    """The step's parts in seconds; `free` axes ("tp", "pp", "dp") carry messages in no time,
+    """The step's parts in seconds; `free` axes ("tp", "cp", "pp", "dp") carry messages in no time,
     "bubble" fills itself.
 
     A planner passes one `clock` for all its layouts; pipelines of unequal stages are then priced by
@@ -184,9 +185,10 @@ def step_parts(
         else wires.gradients(slowest.backward + slowest.weight, m)
     )
     update, publish = wires.optimizer()
-    under = m * slowest.tp_hidden
+    under, along_cp = m * slowest.tp_hidden, m * slowest.cp
     axes = {
-        "tp": tp + cluster.overlap_cost * under,
+        "tp": tp - along_cp + cluster.overlap_cost * under,
+        "cp": along_cp,
         "pp": with_messages - ideal,
         "dp": waiting + publish + cluster.overlap_cost * hidden,
     }
@@ -206,7 +208,7 @@ def _shared_cores(
     p = config.parallel
     if cluster.cores is None or p.world_size <= cluster.cores:
         return bubble, 0.0
-    work = m * sum(r.compute for r in by_rank) * p.tp * p.dp / cluster.cores
+    work = m * sum(r.compute for r in by_rank) * p.tp * p.replicas / cluster.cores
     late = max(0.0, work - compute)
     return max(0.0, bubble - late), late
 

@@ -30,9 +30,9 @@ class Wires:
         p = config.parallel
         self.held = 2 if config.precision == "bf16-pure" else 4
         self.gradient = framework.gradient_bytes or self.held
-        self.link = axis_link(cluster, p, "dp")
+        self.link = axis_link(cluster, p, "data")
         self.numel = parameters_of_rank(config)
-        self.dp_free = "dp" in free or p.dp == 1
+        self.dp_free = "dp" in free or p.replicas == 1
 
     @property
     def message_seconds(self) -> float:
@@ -41,7 +41,7 @@ class Wires:
         if p.pp == 1 or "pp" in self.free:
             return 0.0
         share = p.tp if p.sequence_parallel or self.framework.split_messages else 1
-        payload = self.config.micro_batch * model.seq * model.hidden * self.held
+        payload = self.config.micro_batch * self.config.rank_seq * model.hidden * self.held
         seconds = collective_seconds("send", payload / share, 2, axis_link(self.cluster, p, "pp"))
         if self.framework.split_messages and not p.sequence_parallel:
             seconds += collective_seconds(
@@ -53,7 +53,8 @@ class Wires:
         """`calls` collectives that together carry `payload`."""
         if self.dp_free or not payload:
             return 0.0
-        return calls * collective_seconds(op, payload / calls, self.config.parallel.dp, self.link)
+        ranks = self.config.parallel.replicas
+        return calls * collective_seconds(op, payload / calls, ranks, self.link)
 
     def gradients(self, backward: float, m: int) -> tuple[float, float]:
         """(exposed, hidden) seconds of the gradients' sums; `backward` is of one micro-batch."""
@@ -101,7 +102,7 @@ class Wires:
         """(seconds of the update, seconds in which updated weights are gathered and nothing else
         happens)."""
         p, cluster = self.config.parallel, self.cluster
-        owned = self.numel / p.dp if p.zero else self.numel
+        owned = self.numel / p.replicas if p.zero else self.numel
         nbytes = OPTIMIZER_STEP_BYTES[self.config.optimizer] + (
             2 * (self.held + 4) if self.config.precision == "bf16-pure" or p.offload else 0
         )
