@@ -16,6 +16,7 @@ from ..presets import PRESETS
 from ..sizes import size
 from .memory.standing import alike
 from .memory.terms import memory_of_rank
+from .program.share import alike_in_ring
 
 # assumption: CUDA context, NCCL's buffers and what the allocator cannot use
 RESERVED_BYTES = 4e9
@@ -23,10 +24,14 @@ RESERVED_BYTES = 4e9
 
 def rank_peaks(config: TrainConfig, kernels: str) -> dict[tuple[int, int], int]:
     """The most bytes that a rank has alive at once, by (pp, tp); ranks along dp are alike, and
-    those along cp need no more than the second."""
+    of those along cp the one counts that needs most."""
     p = config.parallel
     places = {(pp, alike(config, tp)) for pp, tp in product(range(p.pp), range(p.tp))}
-    peaks = {place: memory_of_rank(config, *place, kernels, cp_rank=1)["peak"] for place in places}
+    ring = {alike_in_ring(config, cp) for cp in range(p.cp)}
+    peaks = {
+        place: max(memory_of_rank(config, *place, kernels, cp)["peak"] for cp in ring)
+        for place in places
+    }
     return {(pp, tp): peaks[pp, alike(config, tp)] for pp, tp in product(range(p.pp), range(p.tp))}
 
 

@@ -20,7 +20,7 @@ from torch.autograd.graph import get_gradient_edge
 from torch.utils.checkpoint import checkpoint as checkpoint_of_torch
 
 from ..i18n import t
-from ..model import AttentionCore
+from ..parallel.context import SwapHeadsForTokens
 
 Function = Callable[..., Any]
 # of the whole process: CUDA's backward runs in threads that torch starts
@@ -62,12 +62,13 @@ def recompute(model: nn.Module, policy: str, by: Function = checkpoint) -> None:
     """Let parts of `model` be computed twice rather than saved; names of parameters stay as they
     are.
 
-    `policy` is TrainConfig.recompute's word: "none"; "selective" (each AttentionCore, much saved
-    for few FLOPs); "full" (each block); or block numbers like "0,2,5", of which those count that
-    `model.blocks`, a ModuleList or a ModuleDict keyed by number, holds. `by(function, *inputs)`
-    runs a part: `checkpoint` or `torch_checkpoint`. Only `forward` is replaced, so weights need not
-    exist yet. A part's own hooks then stand around it and fire once per pass; hooks of modules
-    inside it fire in both runs. Raises ValueError for a word that is none of these.
+    `policy` is TrainConfig.recompute's word: "none"; "selective" (each `block.attention.core`, much
+    saved for few FLOPs); "full" (each block); or block numbers like "0,2,5", of which those count
+    that `model.blocks`, a ModuleList or a ModuleDict keyed by number, holds. `by(function,
+    *inputs)` runs a part: `checkpoint` or `torch_checkpoint`. Only `forward` is replaced, so
+    weights need not exist yet. A part's own hooks then stand around it and fire once per pass;
+    hooks of modules inside it fire in both runs. Raises ValueError for a word that is none of
+    these.
     """
     for part in _parts(model, policy):
         part.forward = partial(by, part.forward)
@@ -78,7 +79,9 @@ def _parts(model: nn.Module, policy: str) -> list[nn.Module]:
     if policy == "none":
         return []
     if policy == "selective":
-        return [part for part in model.modules() if isinstance(part, AttentionCore)]
+        cores = [block.attention.core for block in blocks.values()]
+        # a layout's exchange around a core is not done twice
+        return [core.core if isinstance(core, SwapHeadsForTokens) else core for core in cores]
     if policy == "full":
         return list(blocks.values())
     numbers = policy.split(",")

@@ -2,8 +2,8 @@
 
 `make test` runs `pairwise()`: any two of degrees, model, precision, schedule, recomputation and the
 rest that can stand together do so in one of them. `make test-all` adds `layouts()`, every triple of
-degrees up to eight ranks with several of everything else, and `in_bf16()`. test_grid asserts that
-each covers what it has to.
+degrees up to eight ranks with several of everything else, `with_context()`, the same with sequences
+shared out, and `in_bf16()`. test_grid asserts that each covers what it has to.
 """
 
 from __future__ import annotations
@@ -79,6 +79,57 @@ def layouts() -> list[TrainConfig]:
     return [config for degrees in triples() for config in _of(*degrees)]
 
 
+def with_context() -> list[TrainConfig]:
+    """Layouts with cp 2 and 4, both kinds, by everything that they stand together with; none is
+    refused."""
+    found = []
+    for dp, tp, pp, cp in product((1, 2), (1, 2), (1, 2), (2, 4)):
+        if dp * tp * pp * cp <= 8:
+            rng = random.Random(f"context {dp} {tp} {pp} {cp}")
+            for kind in ("ring", "all-to-all"):
+                made = [_one(rng, (dp, tp, pp, cp), kind, zero) for zero in range(4)]
+                found += made if dp * tp * pp * cp < 8 else made[cp // 4 :: 2]
+    return found
+
+
+def _one(
+    rng: random.Random, degrees: tuple[int, int, int, int], kind: str, zero: int
+) -> TrainConfig:
+    """A layout of these degrees that is not refused, with anything else."""
+    dp, tp, pp, cp = degrees
+    while True:
+        schedule = rng.choice(["1f1b", "gpipe", "interleaved", "zero-bubble"]) if pp > 1 else "1f1b"
+        shape = SHAPES[rng.choice(list(SHAPES))]
+        if tp * cp == 8:  # a head for each of them
+            shape = SHAPES["gpt"] | {"heads": 8}
+        flags = dict(
+            shape,
+            dp=dp,
+            tp=tp,
+            pp=pp,
+            cp=cp,
+            cp_kind=kind,
+            steps=5,
+            global_batch=BATCH,
+            micro_batch=BATCH // dp // rng.choice([1, 4, BATCH // dp]),
+            zero=zero,
+            sequence_parallel=tp > 1 and rng.random() < 0.5,
+            offload=rng.random() < 0.2,
+            schedule=schedule,
+            virtual_stages=2 if schedule == "interleaved" else 1,
+            recompute=rng.choice(["none", "selective", "full", "0,2"]),
+            optimizer=rng.choice(["sgd", "sgd", "adamw"]),
+            clip=rng.choice([0.0, 0.25]),
+            bucket_mib=rng.choice([0.02, 4.0]),
+        )
+        config = TrainConfig.of(**flags)
+        try:
+            refuse_layout(config)
+        except ConfigError:
+            continue
+        return config
+
+
 def _of(dp: int, tp: int, pp: int) -> Iterator[TrainConfig]:
     rng, made = random.Random(f"{dp} {tp} {pp}"), 0
     while made < (4 if dp * tp * pp == 8 else 8):  # eight ranks take turns on two cores
@@ -130,11 +181,14 @@ def drawn(seed: int, count: int = 500) -> list[TrainConfig]:
             rng.choice(triples()),
             rng.choice(["gpipe", "1f1b", "interleaved", "zero-bubble"]),
         )
+        cp = rng.choice([n for n in (1, 1, 2, 4) if dp * tp * pp * n <= 8])
         flags = dict(
             SHAPES[rng.choice(list(SHAPES))],
             dp=dp,
             tp=tp,
             pp=pp,
+            cp=cp,
+            cp_kind=rng.choice(["ring", "all-to-all"]) if cp > 1 else "ring",
             steps=5,
             global_batch=BATCH,
             micro_batch=BATCH // dp // rng.choice([1, 4]),
@@ -166,6 +220,8 @@ def values(config: TrainConfig) -> dict[str, Hashable]:
         dp=p.dp,
         tp=p.tp,
         pp=p.pp,
+        cp=p.cp,
+        cp_kind=p.cp_kind,
         zero=p.zero,
         sequence_parallel=p.sequence_parallel,
         offload=p.offload,
@@ -206,6 +262,10 @@ def in_bf16() -> list[TrainConfig]:
             {"pp": 2, "schedule": "zero-bubble"},
             {"dp": 2, "tp": 2, "pp": 2, "zero": 1, "sequence_parallel": True},
             {"dp": 2, "tp": 2, "pp": 2, "zero": 3, "offload": True},
+            {"cp": 2},
+            {"cp": 2, "cp_kind": "all-to-all", "recompute": "selective"},
+            {"cp": 4, "zero": 2},
+            {"dp": 2, "cp": 2, "tp": 2, "zero": 3, "sequence_parallel": True},
         )
     ]
 
@@ -213,7 +273,8 @@ def in_bf16() -> list[TrainConfig]:
 @cache
 def to_run() -> tuple[TrainConfig, ...]:
     """Those of `make test`, or of `make test-all`."""
-    return (*pairwise(), *layouts(), *in_bf16()) if EXHAUSTIVE else pairwise()
+    every = (*pairwise(), *layouts(), *with_context(), *in_bf16())
+    return every if EXHAUSTIVE else pairwise()
 
 
 def alone(config: TrainConfig) -> TrainConfig:
@@ -223,6 +284,8 @@ def alone(config: TrainConfig) -> TrainConfig:
         dp=1,
         tp=1,
         pp=1,
+        cp=1,
+        cp_kind="ring",
         zero=0,
         sequence_parallel=False,
         offload=False,
@@ -239,6 +302,7 @@ def named(config: TrainConfig) -> str:
     p, model = config.parallel, config.model
     words = [
         f"dp{p.dp} tp{p.tp} pp{p.pp} zero{p.zero} m{config.micro_batches}",
+        f"cp{p.cp} {p.cp_kind}" * (p.cp > 1),
         p.schedule,
         "sp" * p.sequence_parallel,
         "offload" * p.offload,

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from equality import Run, gradient_error, loss_error, runs_on_rank, together
-from layouts import alone, drawn, layouts, named, pairwise, to_run, values
+from layouts import alone, drawn, layouts, named, pairwise, to_run, values, with_context
 from pairs import pairs_of
 
 from lab_utils import TrainConfig, estimate, launch
@@ -91,6 +91,20 @@ def test_all_layouts_cover_what_they_have_to():
     uneven = {c for c in every if c.model.layers == 5}
     three = {c for c in every if min(c.parallel.dp, c.parallel.tp, c.parallel.pp) > 1}
     assert len(uneven | three) >= 20
+
+
+def test_all_layouts_with_context_parallelism_cover_what_they_have_to():
+    every = with_context()
+    p = [config.parallel for config in every]
+    assert len(set(every)) >= 40
+    assert Counter((x.cp, x.cp_kind) for x in p).keys() == {
+        (n, kind) for n in (2, 4) for kind in ("ring", "all-to-all")
+    }
+    assert all(count >= 8 for count in Counter((x.cp_kind, x.zero) for x in p).values())
+    assert all(sum(getattr(x, axis) > 1 for x in p) >= 12 for axis in ("dp", "tp", "pp"))
+    assert {config.recompute for config in every} == {"none", "selective", "full", "0,2"}
+    assert sum(x.sequence_parallel for x in p) >= 5
+    assert sum(config.micro_batch == 1 for config in every) >= 5
 
 
 def test_equal_to_one_process(runs, one_process):

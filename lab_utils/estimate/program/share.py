@@ -10,8 +10,8 @@ from ...config import ContextParallel, TrainConfig
 class Share(NamedTuple):
     """A rank's place on the axes that cut a layer: tp its matrices, cp its tokens.
 
-    Of the cp ranks the first alone meets no rank before it; the others need alike, so `cp_rank` is
-    0 or 1 (layout.context.meetings).
+    Of the ring's ranks the first meets none before it, the last none after it, and all between
+    need alike (layout.context.meetings): `cp_rank` is the first of those that do.
     """
 
     tp: int = 1
@@ -35,4 +35,7 @@ ALONE = Share()
 
 def alike_in_ring(config: TrainConfig, cp_rank: int) -> int:
     """The first cp rank that needs as much as this one."""
-    return min(cp_rank, 1) if config.parallel.cp_kind == "ring" else 0
+    p = config.parallel
+    if p.cp_kind != "ring":
+        return 0
+    return cp_rank if cp_rank in (0, p.cp - 1) else 1

@@ -46,6 +46,7 @@ class Leaf:
         """Keep a gradient, or add it in place."""
         if self.grad is not None:
             machine.kernel(self.grad.nbytes + gradient.nbytes, self.grad.nbytes)
+            del gradient  # autograd has let go of it when the hook runs
         else:
             if self.relayout is not None and self.relayout(gradient):
                 gradient = machine.new(gradient.numel, gradient.width, gradient.nbytes)
