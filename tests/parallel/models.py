@@ -17,7 +17,7 @@ class Encoder(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, batch_first=True)
         self.encoder, self.head = nn.TransformerEncoder(layer, 2), nn.Linear(16, 5)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ def of_transformers(kind: str) -> nn.Module:
     import transformers
 
     if kind == "gpt2":
-        shape = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 16}
+        shape = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 16}
         drop = dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0)
         config = transformers.GPT2Config(vocab_size=13, use_cache=False, **shape, **drop)
         return transformers.GPT2LMHeadModel(config)
