@@ -141,3 +141,56 @@ def batches(model: nn.Module, steps: int) -> list[tuple[Tensor, Tensor]]:
 def loss_of(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     """The mean over the rows."""
     return F.cross_entropy(model(x).float(), y)
+
+
+class Piece(nn.Module):
+    """A part of a model as a layer of its own: `function` of the modules and tensors that it is
+    given, and of what the piece before it says."""
+
+    def __init__(self, function: Callable[..., Tensor], *parts: nn.Module | Tensor) -> None:
+        super().__init__()
+        self.function, self.names = function, [f"part{i}" for i in range(len(parts))]
+        for name, part in zip(self.names, parts, strict=True):
+            if isinstance(part, nn.Module):
+                self.add_module(name, part)
+            else:
+                self.register_buffer(name, part)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x, *(getattr(self, name) for name in self.names))
+
+
+def pieces_of(name: str, model: nn.Module) -> list[nn.Module]:
+    """The same model as a list of layers, of which each reads what the one before it gives."""
+    if name == "encoder":
+        return [*model.encoder.layers, Piece(lambda x, head: head(x.mean(1)), model.head)]
+    if name == "convolutional":
+        end = Piece(lambda x, head, s: head(x.mean((2, 3)) * s), model.head, model.scale)
+        return [*model.layers, end]
+    if name == "tied":
+        frozen = Piece(lambda x, layer: layer(x).tanh(), model.frozen)
+        end = Piece(lambda x, head: head(x).mean(1), model.head)
+        # what is embedded passes a stage of which nothing is trained
+        return [model.embedding, frozen, model.trained, end]
+    if name == "mixed":
+        return [Piece(lambda x, m: m(x.to(m.weight.dtype)).tanh(), m) for m in model.layers]
+    inner = model.inner
+    if name == "gpt2":
+        body = inner.transformer
+        begin = Piece(lambda x, w, p: w(x) + p(torch.arange(x.shape[1])), body.wte, body.wpe)
+        blocks, norm = list(body.h), body.ln_f
+    else:
+        body = inner.model
+        begin, norm = body.embed_tokens, body.norm
+        blocks = [
+            Piece(
+                lambda x, block, turn: block(
+                    x, position_embeddings=turn(x, torch.arange(x.shape[1])[None])
+                ),
+                block,
+                body.rotary_emb,
+            )
+            for block in body.layers
+        ]
+    end = Piece(lambda x, norm, head: head(norm(x))[:, -1], norm, inner.lm_head)
+    return [begin, *blocks, end]
