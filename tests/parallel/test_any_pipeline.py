@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -29,6 +30,7 @@ def trained(
     dp: int,
     pp: int,
     options: dict[str, object],
+    zero: int = 0,
     spoil: Callable[[], None] | None = None,
 ) -> dict[str, tuple[dict[str, Tensor], list[float]]]:
     """On a rank: the layers of each model that are its own, trained, and the losses; weights are
@@ -39,19 +41,27 @@ def trained(
     for name in names:
         model = made(name, seed=mesh.rank)
         pipe = pipeline(pieces_of(name, model), mesh["pp"], loss=loss, **options)
-        sync = data_parallel(pipe.module, mesh["dp"], average=True)
-        # on four ranks, one of the convolutional net's has nothing to train
-        idle, losses = not any(True for _ in pipe.module.parameters()), []
-        optimizer = None if idle else optimizer_of(pipe.module)
+        losses = []
+        if zero:
+            sync = shard(pipe.module, mesh["dp"], zero, units=pipe.module.values(), average=True)
+            optimizer = torch.optim.SGD(sync.shards, lr=0.1, momentum=0.9)
+        else:
+            sync = data_parallel(pipe.module, mesh["dp"], average=True)
+            # on four ranks, one of the convolutional net's has nothing to train
+            idle = not any(True for _ in pipe.module.parameters())
+            optimizer = None if idle else optimizer_of(pipe.module)
         for x, y in batches(model, STEPS):
             sync.zero_grad()
             place = mesh["dp"].rank, dp
             losses.append(pipe(share(x, *place), share(y, *place), sync))
             if optimizer is not None:
                 optimizer.step()
+            sync.publish()
         own = {id(x) for x in (*pipe.module.parameters(), *pipe.module.buffers())}
-        state = model.state_dict(keep_vars=True)
-        found[name] = {key: x.detach() for key, x in state.items() if id(x) in own}, losses
+        with sync.whole() if zero else nullcontext():
+            state = model.state_dict(keep_vars=True)
+            mine = {key: x.detach().clone() for key, x in state.items() if id(x) in own}
+        found[name] = mine, losses
     return found
 
 
@@ -96,6 +106,13 @@ def test_any_list_of_layers_trains_as_one_process(dp, pp, schedule, virtual_stag
         assert first == pytest.approx(loss_of(model, x, y).item(), rel=2e-6)
 
 
+@pytest.mark.parametrize("stage", [1, 3])
+def test_a_rank_s_layers_may_be_cut_by_zero(stage):
+    names = ["encoder", "convolutional", "mixed"]
+    found = launch(trained, 4, names, 2, 2, {"micro_batches": 2}, stage, threads=1)
+    assert_together_as_alone(found, names)
+
+
 def shared_weight_not_summed() -> None:
     from lab_utils.parallel.pipeline_parallel import Pipelined
 
@@ -104,7 +121,7 @@ def shared_weight_not_summed() -> None:
 
 def test_a_tied_weight_that_two_ranks_each_train_alone_shows():
     found = launch(
-        trained, 2, ["tied"], 1, 2, {"micro_batches": 2}, shared_weight_not_summed, threads=1
+        trained, 2, ["tied"], 1, 2, {"micro_batches": 2}, 0, shared_weight_not_summed, threads=1
     )
     with pytest.raises(AssertionError):
         assert_together_as_alone(found, ["tied"])
