@@ -73,6 +73,8 @@ def tensor_parallel(
         layer = module.get_submodule(name)
         _convert(layer, entry, region, entered=layer in inside)
     for name, layer in module.named_modules():
+        if isinstance(layer, nn.TransformerEncoder):  # its layers do not expect a ragged batch
+            layer.use_nested_tensor = False
         found = kind_of(layer)
         if found and found[0] in PRODUCTS:
             layer.register_forward_pre_hook(partial(_features_come, name))
@@ -115,6 +117,16 @@ class TensorParallel:
                 found[name] = x.new_zeros(shape).index_copy_(dim, places, x.detach())
                 self.axis.all_reduce(found[name], purpose="parameter", label=name).wait()
         return found
+
+    def gradient_norm(self) -> Tensor:
+        """The norm (0-dim float64) of the whole module's gradient, the same on every rank: to clip
+        by; torch's clip_grad_norm_ would take each rank's parts for the whole."""
+        total = torch.zeros(2, dtype=torch.float64, device=next(self.module.parameters()).device)
+        for name, parameter in self.module.named_parameters():
+            if parameter.grad is not None:
+                total[int(name in self.cuts)] += parameter.grad.double().square().sum()
+        self.axis.all_reduce(total[1:], purpose="control", label="gradient norm").wait()
+        return total.sum().sqrt()
 
 
 def _cuts(module: nn.Module, entries: list[tuple[str, Entry]]) -> dict[str, Placed]:

@@ -9,6 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lab_utils.parallel import plans
+from lab_utils.parallel.plan import Attributes, Plan
+
 ROWS = 8  # of the whole batch; 2 and 4 ranks have equal shares
 
 
@@ -121,6 +124,25 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 LANGUAGE: dict[str, Callable[[], nn.Module]] = {
     "gpt2": partial(Language, "gpt2"),
     "llama": partial(Language, "llama"),
+}
+
+# how tensor parallelism may share them out
+PLANS: dict[str, Callable[[nn.Module], Plan]] = {
+    "encoder": lambda model: plans.ENCODER,
+    "convolutional": lambda model: {
+        "layers.0": "column",
+        "layers.1": ["channels", Attributes("num_groups")],
+        "layers.3": "row",
+    },
+    "tied": lambda model: {
+        "embedding": "vocabulary",
+        "frozen": "column",
+        "trained": "row",
+        "head": "head",
+    },
+    "mixed": lambda model: {"layers.[024]": "column", "layers.[135]": "row"},
+    "gpt2": lambda model: plans.gpt2(model.inner.config),
+    "llama": lambda model: plans.llama(model.inner.config),
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from as_alone import STEPS, alone, assert_as_alone, optimizer_of, share
-from models import MODELS, ROWS, batches, loss_of, made, pieces_of
+from models import MODELS, PLANS, ROWS, batches, loss_of, made, pieces_of
 from pairs import EXHAUSTIVE
 from torch import Tensor, nn
 
@@ -19,6 +19,7 @@ from lab_utils.parallel.data_parallel import data_parallel
 from lab_utils.parallel.mesh import Mesh
 from lab_utils.parallel.pipeline_parallel import pipeline
 from lab_utils.parallel.shard import shard
+from lab_utils.parallel.tensor_parallel import tensor_parallel
 
 
 def loss(output: Tensor, target: Tensor) -> Tensor:
@@ -111,6 +112,30 @@ def test_a_rank_s_layers_may_be_cut_by_zero(stage):
     names = ["encoder", "convolutional", "mixed"]
     found = launch(trained, 4, names, 2, 2, {"micro_batches": 2}, stage, threads=1)
     assert_together_as_alone(found, names)
+
+
+def on_two_axes(names: list[str]) -> dict[str, tuple[dict[str, Tensor], None]]:
+    """On a rank: each model's layers shared out first, then its list of layers."""
+    mesh, found = Mesh(ParallelConfig(pp=2, tp=2)), {}
+    for name in names:
+        model = made(name, seed=mesh.rank)
+        shared = tensor_parallel(model, mesh["tp"], PLANS[name](model))
+        pipe = pipeline(pieces_of(name, model), mesh["pp"], loss=loss, micro_batches=4)
+        optimizer = optimizer_of(pipe.module)
+        for x, y in batches(model, STEPS):
+            optimizer.zero_grad()
+            pipe(x, y)
+            optimizer.step()
+        own = {id(x) for x in (*pipe.module.parameters(), *pipe.module.buffers())}
+        keys = [key for key, x in model.state_dict(keep_vars=True).items() if id(x) in own]
+        whole = shared.whole()
+        found[name] = {key: whole[key] for key in keys}, None
+    return found
+
+
+def test_layers_that_are_shared_out_may_stand_in_a_pipeline():
+    names = ["encoder", "convolutional", "tied", "mixed"]
+    assert_together_as_alone(launch(on_two_axes, 4, names, threads=1), names)
 
 
 def shared_weight_not_summed() -> None:
