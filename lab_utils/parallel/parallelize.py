@@ -24,7 +24,7 @@ from .gradient_sync import GradientSync
 from .mesh import Mesh
 from .pipeline import Boundary, Pipeline
 from .stage import keep_stages, stage_parts
-from .tensor import Region, tensor_parallel
+from .tensor import Region, tensor_parallel_gpt
 from .zero import ShardedSync
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -51,7 +51,7 @@ def parallelize(model: nn.Module, config: TrainConfig, mesh: Mesh) -> Layout:
 
     keep_stages(model, config, pp.rank)
     context_parallel(model, mesh["cp"], p.cp_kind)
-    tensor_parallel(model, config.model, Region(tp, p.sequence_parallel, queue), here)
+    tensor_parallel_gpt(model, config.model, Region(tp, p.sequence_parallel, queue), here)
     sync = _zero(model, config, mesh, here) if p.zero else _replicas(model, config, mesh, here)
 
     stages = {

@@ -32,15 +32,18 @@ _FORWARD, _BACKWARD = 0, 1
 @dataclass(frozen=True)
 class Boundary:
     """What passes between stages: the residual stream of one micro-batch (or this rank's tokens of
-    it)."""
+    it). Here it is the same between all of them."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
     device: torch.device
 
-    def empty(self) -> Tensor:
-        """Room for one message."""
+    def empty(self, stage: int) -> Tensor:
+        """Room for one message: what enters `stage`, or its gradient."""
         return torch.empty(self.shape, dtype=self.dtype, device=self.device)
+
+    def leave(self, x: Tensor, stage: int) -> None:
+        """`x` is about to be sent to `stage`."""
 
 
 class _Sent(NamedTuple):
@@ -124,6 +127,7 @@ class Pipeline:
         else:
             # not x itself: once sent, nobody here needs its numbers
             self.outputs[key] = get_gradient_edge(x)
+            self.boundary.leave(x, action.stage + 1)
             self._send(x.detach(), action._replace(stage=action.stage + 1), _FORWARD)
 
     def _backward(self, action: Action, gradient: Tensor | None) -> None:
@@ -137,7 +141,9 @@ class Pipeline:
         x = self.inputs.pop(key, None)
         if x is not None:
             self.ledger.release("activations", x)
-            self._send(x.grad, action._replace(stage=action.stage - 1), _BACKWARD)
+            # a stage may make nothing of its input
+            gradient = torch.zeros_like(x) if x.grad is None else x.grad
+            self._send(gradient, action._replace(stage=action.stage - 1), _BACKWARD)
 
     def _send(self, tensor: Tensor, needed_by: Action, channel: int) -> None:
         tensor, to = tensor.contiguous(), needed_by.stage % self.axis.size
@@ -166,7 +172,7 @@ class Pipeline:
         neighbour = action.stage + (-1 if action.kind == "F" else 1)
         if not 0 <= neighbour < self.count:
             return None
-        room = self.boundary.empty()
+        room = self.boundary.empty(max(action.stage, neighbour))
         channel = _FORWARD if action.kind == "F" else _BACKWARD
         return self.axis.receive(room, neighbour % self.axis.size, channel=channel), room
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
@@ -127,11 +128,12 @@ class Sharded(ShardedSync):
         def before(module: nn.Module, args: Any, kwargs: Any) -> Any:
             if (sync := me()) is None:
                 return None
-            sync._present(module, then=1)
+            sync._present(module, then=-1 if _recomputing() else 1)
             return sync._free_frozen_after(module, (args, kwargs))
 
         def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-            if (sync := me()) is None:
+            # recomputed, the weights stay for the backward pass that follows at once
+            if (sync := me()) is None or _recomputing():
                 return None
             for unit in sync.rooms[module]:
                 unit.free()
@@ -179,6 +181,11 @@ class Sharded(ShardedSync):
             return BeforeBackward.apply(x, partial(arrived, number))
 
         return tree_map_only(Tensor, mark, inputs)
+
+
+def _recomputing() -> bool:
+    """Whether a forward pass runs inside a backward pass: a checkpoint's second run."""
+    return torch._C._current_graph_task_id() != -1
 
 
 def _when_backward_comes(output: Any, callback: Callable[[], Any]) -> Any:

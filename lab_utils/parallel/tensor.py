@@ -11,6 +11,9 @@ all-gather, leaving a reduce-scatter, and the backward pass the mirror image. On
 saved; the backward pass gathers it again (Korthikanti et al. 2022, section 4.2.2). Outside the
 regions all work is token by token, so it does not matter *which* tokens a rank holds: it takes an
 equal run of the micro-batch's b·s tokens as they lie in memory.
+
+What here knows our GPT by name is the last function; for any other model there is
+`tensor_parallel(module, axis, plan)` in plan.py.
 """
 
 from __future__ import annotations
@@ -184,7 +187,7 @@ class ColumnHead(nn.Linear):
         return ColumnParallel(self.region)(x, self)[0]
 
 
-def tensor_parallel(
+def tensor_parallel_gpt(
     model: nn.Module, config: ModelConfig, region: Region, placements: Mapping[str, Placement]
 ) -> None:
     """Give `model` (on the meta device, whole or a pipeline stage) its part of every weight, and

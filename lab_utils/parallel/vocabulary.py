@@ -32,10 +32,10 @@ class VocabParallelEmbedding(nn.Embedding):
         rows = tokens - self.start
         elsewhere = (rows < 0) | (rows >= self.weight.shape[0])
         found = super().forward(rows.masked_fill(elsewhere, 0))
-        return _Leave.apply(found.masked_fill(elsewhere[..., None], 0.0), self.region)
+        return Leave.apply(found.masked_fill(elsewhere[..., None], 0.0), self.region)
 
 
-class _Leave(torch.autograd.Function):
+class Leave(torch.autograd.Function):
     """Sum over ranks on the way out; the gradient goes back to all of them as it is."""
 
     @staticmethod

@@ -9,6 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lab_utils.parallel import plans
+from lab_utils.parallel.plan import Attributes, Plan
+
 ROWS = 8  # of the whole batch; 2 and 4 ranks have equal shares
 
 
@@ -17,7 +20,7 @@ class Encoder(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, batch_first=True)
         self.encoder, self.head = nn.TransformerEncoder(layer, 2), nn.Linear(16, 5)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -87,7 +90,7 @@ def of_transformers(kind: str) -> nn.Module:
     import transformers
 
     if kind == "gpt2":
-        shape = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 16}
+        shape = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 16}
         drop = dict.fromkeys(("attn_pdrop", "embd_pdrop", "resid_pdrop"), 0.0)
         config = transformers.GPT2Config(vocab_size=13, use_cache=False, **shape, **drop)
         return transformers.GPT2LMHeadModel(config)
@@ -123,6 +126,25 @@ LANGUAGE: dict[str, Callable[[], nn.Module]] = {
     "llama": partial(Language, "llama"),
 }
 
+# how tensor parallelism may share them out
+PLANS: dict[str, Callable[[nn.Module], Plan]] = {
+    "encoder": lambda model: plans.ENCODER,
+    "convolutional": lambda model: {
+        "layers.0": "column",
+        "layers.1": ["channels", Attributes("num_groups")],
+        "layers.3": "row",
+    },
+    "tied": lambda model: {
+        "embedding": "vocabulary",
+        "frozen": "column",
+        "trained": "row",
+        "head": "head",
+    },
+    "mixed": lambda model: {"layers.[024]": "column", "layers.[135]": "row"},
+    "gpt2": lambda model: plans.gpt2(model.inner.config),
+    "llama": lambda model: plans.llama(model.inner.config),
+}
+
 
 def made(name: str, seed: int) -> nn.Module:
     """The model with weights of its own for each seed."""
@@ -141,3 +163,56 @@ def batches(model: nn.Module, steps: int) -> list[tuple[Tensor, Tensor]]:
 def loss_of(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     """The mean over the rows."""
     return F.cross_entropy(model(x).float(), y)
+
+
+class Piece(nn.Module):
+    """A part of a model as a layer of its own: `function` of the modules and tensors that it is
+    given, and of what the piece before it says."""
+
+    def __init__(self, function: Callable[..., Tensor], *parts: nn.Module | Tensor) -> None:
+        super().__init__()
+        self.function, self.names = function, [f"part{i}" for i in range(len(parts))]
+        for name, part in zip(self.names, parts, strict=True):
+            if isinstance(part, nn.Module):
+                self.add_module(name, part)
+            else:
+                self.register_buffer(name, part)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x, *(getattr(self, name) for name in self.names))
+
+
+def pieces_of(name: str, model: nn.Module) -> list[nn.Module]:
+    """The same model as a list of layers, of which each reads what the one before it gives."""
+    if name == "encoder":
+        return [*model.encoder.layers, Piece(lambda x, head: head(x.mean(1)), model.head)]
+    if name == "convolutional":
+        end = Piece(lambda x, head, s: head(x.mean((2, 3)) * s), model.head, model.scale)
+        return [*model.layers, end]
+    if name == "tied":
+        frozen = Piece(lambda x, layer: layer(x).tanh(), model.frozen)
+        end = Piece(lambda x, head: head(x).mean(1), model.head)
+        # what is embedded passes a stage of which nothing is trained
+        return [model.embedding, frozen, model.trained, end]
+    if name == "mixed":
+        return [Piece(lambda x, m: m(x.to(m.weight.dtype)).tanh(), m) for m in model.layers]
+    inner = model.inner
+    if name == "gpt2":
+        body = inner.transformer
+        begin = Piece(lambda x, w, p: w(x) + p(torch.arange(x.shape[1])), body.wte, body.wpe)
+        blocks, norm = list(body.h), body.ln_f
+    else:
+        body = inner.model
+        begin, norm = body.embed_tokens, body.norm
+        blocks = [
+            Piece(
+                lambda x, block, turn: block(
+                    x, position_embeddings=turn(x, torch.arange(x.shape[1])[None])
+                ),
+                block,
+                body.rotary_emb,
+            )
+            for block in body.layers
+        ]
+    end = Piece(lambda x, norm, head: head(norm(x))[:, -1], norm, inner.lm_head)
+    return [begin, *blocks, end]

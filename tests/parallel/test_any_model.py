@@ -7,12 +7,12 @@ import os
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
-from models import LANGUAGE, MODELS, ROWS, batches, loss_of, made
+from as_alone import STEPS, assert_as_alone, optimizer_of, share, weights
+from models import LANGUAGE, MODELS, batches, loss_of, made
 from pairs import EXHAUSTIVE
 from torch import Tensor, nn
 
@@ -24,44 +24,6 @@ from lab_utils.parallel.mesh import Mesh
 from lab_utils.parallel.shard import shard
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-STEPS = 3
-
-
-def weights(model: nn.Module) -> dict[str, Tensor]:
-    return {name: x.detach().clone() for name, x in model.state_dict().items()}
-
-
-def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-
-
-@cache
-def alone(name: str) -> dict[str, Tensor]:
-    """The weights after training in this process, on whole batches."""
-    model = made(name, seed=0)
-    optimizer = optimizer_of(model)
-    for x, y in batches(model, STEPS):
-        optimizer.zero_grad()
-        loss_of(model, x, y).backward()
-        optimizer.step()
-    return weights(model)
-
-
-def off(came: dict[str, Tensor], right: dict[str, Tensor]) -> float:
-    """The largest error of any tensor, as a share of its norm."""
-    return max(
-        ((came[name] - x).double().norm() / x.double().norm().clamp(min=1e-12)).item()
-        for name, x in right.items()
-    )
-
-
-def assert_as_alone(trained: dict[str, dict[str, Tensor]], names: list[str]) -> None:
-    came = {name: off(trained[name], alone(name)) for name in names}
-    assert came == {name: pytest.approx(0.0, abs=2e-6) for name in names}
-
-
-def share(x: Tensor, rank: int, ranks: int) -> Tensor:
-    return x[rank * ROWS // ranks : (rank + 1) * ROWS // ranks]
 
 
 def replicas(
@@ -192,17 +154,52 @@ def test_a_model_without_gradients_is_only_made_equal():
     assert all(launch(frozen_all, 2, 2, threads=1))
 
 
+def scripts(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (REPOSITORY / "docs" / page).read_text("utf-8"), re.S)
+
+
+ENGLISH, CHINESE = scripts("own_model.md"), scripts("own_model.zh.md")
+# bytes of the scripts' model: four layers
+MODEL = 4 * sum(p.nbytes for p in nn.TransformerEncoderLayer(64, 4, 128).parameters())
+# of these, norms and biases added after a sum
+WHOLE = 4 * 4 * (4 * 64 + 2 * 64)
+SAID = {
+    # gathered twice and summed once, each (N-1)/N of the whole; the rank keeps 1/N of it
+    "zero": [MODEL / 2, 3 * MODEL / 2],
+    # two regions a layer, there and back, but the data needs no gradient
+    "tensor": [(MODEL + WHOLE) / 2, 4 * 4 - 1],
+    # layers, and every row of 16 × 64 once
+    "pipeline": [2, 8 * 16 * 64 * 4],
+}
+
+
+# one start of torchrun for all of them: each gets names of its own in torchrun's store
+EVERY = """
+import os, runpy, sys
+import torch.distributed as dist
+
+def begin_next(backend):
+    host, port, rank, ranks = (
+        os.environ[name] for name in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"))
+    store = dist.PrefixStore(script, dist.TCPStore(host, int(port), is_master=False))
+    begin(backend, store=store, rank=int(rank), world_size=int(ranks))
+
+begin, dist.init_process_group = dist.init_process_group, begin_next
+for script in sys.argv[1:]:
+    runpy.run_path(script)
+"""
+
+
 def test_the_page_about_a_model_of_your_own_runs(tmp_path):
-    """As it stands there, by torchrun; both languages run the same code."""
-    pages = [REPOSITORY / "docs" / name for name in ("own_model.md", "own_model.zh.md")]
-    english, chinese = (
-        re.search(r"```python\n(.*?)```", page.read_text("utf-8"), re.S)[1] for page in pages
-    )
-    assert shape(ast.parse(english)) == shape(ast.parse(chinese))
-    (tmp_path / "own_model.py").write_text(english, encoding="utf-8")
+    """Its scripts as they stand there, by torchrun; both languages run the same code."""
+    assert len(ENGLISH) == len(CHINESE) == len(SAID)
+    for name, english, chinese in zip(SAID, ENGLISH, CHINESE, strict=True):
+        assert shape(ast.parse(english)) == shape(ast.parse(chinese))
+        (tmp_path / f"{name}.py").write_text(english, encoding="utf-8")
+    (tmp_path / "every.py").write_text(EVERY, encoding="utf-8")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     done = subprocess.run(
-        [*command, "--nproc-per-node", "2", "own_model.py"],
+        [*command, "--nproc-per-node", "2", "every.py", *(f"{name}.py" for name in SAID)],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
@@ -210,8 +207,7 @@ def test_the_page_about_a_model_of_your_own_runs(tmp_path):
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    numbers = [n.replace(",", "") for n in re.findall(r"[\d,.]*\d", done.stdout)]
-    loss, kept, sent = (float(n) for n in numbers)
-    assert 0 < loss < 10
-    # gathered twice and summed once, each (N-1)/N of the whole; the rank keeps 1/N of it
-    assert sent == 3 * kept
+    for (name, right), line in zip(SAID.items(), done.stdout.splitlines(), strict=True):
+        loss, *numbers = (float(n.replace(",", "")) for n in re.findall(r"[\d,.]*\d", line))
+        assert 0 < loss < 10, name
+        assert numbers == right, name

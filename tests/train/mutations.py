@@ -280,11 +280,11 @@ def foreign_words_looked_up() -> None:
     """Vocab-parallel embedding: words that live elsewhere give row 0 instead of zeros."""
     import torch
 
-    from lab_utils.parallel.vocabulary import VocabParallelEmbedding, _Leave
+    from lab_utils.parallel.vocabulary import Leave, VocabParallelEmbedding
 
     def unmasked(self: Any, tokens: Any) -> Any:
         rows = (tokens - self.start).clamp(0, self.weight.shape[0] - 1)
-        return _Leave.apply(torch.nn.functional.embedding(rows, self.weight), self.region)
+        return Leave.apply(torch.nn.functional.embedding(rows, self.weight), self.region)
 
     VocabParallelEmbedding.forward = unmasked
 
