@@ -40,7 +40,7 @@ class ParallelProgram(VocabularyEnds):
         out, inner = leaf.shape
         if gradient.layout:
             gradient = self.torch.new(gradient.numel, gradient.width, gradient.nbytes)
-        return self.torch.new(
+        return self.torch.weight_gradient(
             out * inner, gradient.width, gradient.nbytes + x.nbytes, 2 * out * x.numel
         )
 

@@ -17,7 +17,9 @@ class Framework:
     `split_messages`: tp ranks, who hold the same boundary tensor, send a share each and gather it
     inside their node (SC21, section 4.1). `score_passes`: how often fused kernels read or write the
     matrix of attention scores, forward and backward; None: as the ledger's unfused ones do.
-    `gradient_bytes`: of one gradient on the wire; None: as it is held.
+    `gradient_bytes`: of one gradient on the wire; None: as it is held. `keeps`: whose rules say
+    what is in memory (program/conventions.py); None: those of the cluster's kernels, which price
+    the time of every framework.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Framework:
     split_messages: bool = False
     score_passes: tuple[float, float] | None = None
     gradient_bytes: int | None = None
+    keeps: str | None = None
 
 
 OURS = Framework("ours")
@@ -46,7 +49,7 @@ MEGATRON_SC21 = Framework(
 # Megatron-Core's README, beside the H100 figure: --overlap-grad-reduce, --overlap-param-gather,
 # --tp-comm-overlap; fp32 gradients
 MEGATRON_CORE = Framework(
-    "Megatron-Core", overlap_parameters=True, overlap_tensor=True, gradient_bytes=4
+    "Megatron-Core", overlap_parameters=True, overlap_tensor=True, gradient_bytes=4, keeps="fused"
 )
 # Rajbhandari et al. 2020 as measured in SC21, section 5.2: fp16 gradients, everything under compute
 DEEPSPEED_ZERO3 = Framework(
