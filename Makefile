@@ -2,6 +2,7 @@
 # make test           what a change has to pass: of every large set the cases in which any two values meet
 # make test-all       all cases of those sets, and every notebook in both languages
 # make build          the notebooks from their sources
+# make cuda-rules     what CUDA's kernels keep, recorded anew without a GPU, and the estimator held to it (once 4.7 GB)
 # All of it stays in this folder: .venv (libraries) and .cache (JupyterLab's settings).
 
 lang ?= en
@@ -17,7 +18,7 @@ JUPYTER := .cache/jupyterlab-$(lang)
 NOTEBOOKS := $(wildcard lessons/$(lang)/*.ipynb labs/$(lang)/*.ipynb)
 LOCALE := $(if $(filter zh,$(lang)),zh_CN,default)
 
-.PHONY: lab build test test-all
+.PHONY: lab build test test-all cuda-rules
 .DEFAULT_GOAL := lab
 
 # Trusted notebooks show their saved pictures and folded answers at once, before anything is run.
@@ -37,6 +38,21 @@ test: .venv/installed-test
 
 test-all: export LAB_EXHAUSTIVE := 1
 test-all: test
+
+# `make test` holds the estimator to the committed record; this writes the record anew. The three = ask for the build with
+# CUDA, which pip would leave for the CPU's; nothing of it ends in .venv.
+CUDA_RULES := .cache/cuda-rules
+
+cuda-rules: .venv/installed-test $(CUDA_RULES)/installed
+	PYTHONPATH=. $(CUDA_RULES)/bin/python tests/measured/cuda_saved_bytes.py
+	$(BIN)/python -m pytest tests/estimate/test_cuda_kernels.py
+
+$(CUDA_RULES)/installed: requirements.txt
+	@rm -rf $(CUDA_RULES)
+	$(BIN)/python -m venv $(CUDA_RULES)
+	$(CUDA_RULES)/bin/python -m pip install --disable-pip-version-check \
+	  'torch===$(shell sed -n 's/^torch==//p' requirements.txt)' $$(grep -E '^(numpy|cloudpickle|psutil|tqdm)==' requirements.txt)
+	@touch $@
 
 .venv/installed: requirements.txt pyproject.toml | .venv/made
 	$(PIP) install -r requirements.txt

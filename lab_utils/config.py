@@ -453,8 +453,8 @@ class Cluster:
     at once where ranks share processors. Measured on the very machine and then used first:
     `collectives` {ranks: {op: ((bytes, seconds), …)}} and `kernel_bytes_per_second` {kernel: rate}
     of element-wise kernels that are slower than memory, and `memory_share_by_size` ((bytes, share
-    of that rate), …), ascending, which is left where tensors are so large. `kernels`: "cpu" or
-    "cuda", whose kernels' rules say what is saved and moved (estimate.program.conventions).
+    of that rate), …), ascending, which is left where tensors are so large. `kernels`: "cpu",
+    "cuda" or "fused", whose rules say what is saved and moved (estimate.program.conventions).
     """
 
     name: str
@@ -489,7 +489,7 @@ class Cluster:
     )
     kernel_bytes_per_second: Mapping[str, float] = field(default_factory=dict)
     memory_share_by_size: tuple[tuple[float, float], ...] = ()
-    kernels: Literal["cpu", "cuda"] = "cpu"
+    kernels: Literal["cpu", "cuda", "fused"] = "cpu"
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def replace(self, **changes: Any) -> Cluster:

@@ -64,7 +64,7 @@ def _notes(
 ) -> tuple[str, ...]:
     """What MFU is taken against, and whether the run fits into the cluster's GPUs."""
     fullest = max(rank.memory["peak"] for rank in ranks)
-    shortage = does_not_fit_gpu(config, cluster, fullest) if cluster.kernels == "cuda" else None
+    shortage = does_not_fit_gpu(config, cluster, fullest) if cluster.kernels != "cpu" else None
     return tuple(note for note in (_mfu_note(cluster) if timed else None, shortage) if note)
 
 

@@ -22,8 +22,11 @@ from math import exp, log
 from typing import NamedTuple
 
 from lab_utils.config import Cluster, ModelConfig, ParallelConfig, TrainConfig, divisors
+from lab_utils.estimate.fit import RESERVED_BYTES
 from lab_utils.estimate.hardware import HARDWARE
 from lab_utils.estimate.hardware.fitted import Fitted
+from lab_utils.estimate.plan.needs import needed_bytes
+from lab_utils.estimate.plan.search import VIRTUAL_STAGES
 from lab_utils.estimate.time.frameworks import (
     DEEPSPEED_ZERO3,
     MEGATRON_CORE,
@@ -148,10 +151,10 @@ def _h100(
     batch: int,
     tflops: float,
 ) -> Row:
-    """An untied head makes the printed sizes. Not printed, so assumed: micro-batch 1, sequence
-    parallelism wherever tp > 1, fused attention that recomputes nothing but its own products, the
-    distributed optimizer (ZeRO-1), and of virtual stages the number that is predicted to be
-    fastest."""
+    """An untied head makes the printed sizes. Not printed, so assumed: sequence parallelism
+    wherever tp > 1, fused attention that recomputes nothing but its own products, the distributed
+    optimizer (ZeRO-1), and of micro-batches and virtual stages those that are predicted to be
+    fastest, of all that fit (`candidates`)."""
     dp = gpus // (tp * pp)
     parallel = ParallelConfig(
         tp=tp, pp=pp, dp=dp, zero=1, sequence_parallel=tp > 1, bucket_mib=_BUCKET_MIB
@@ -225,23 +228,30 @@ def predicted(row: Row, c: Fitted) -> float:
     return counted_flops(row) / seconds / row.config.parallel.world_size / 1e12
 
 
-def candidates(row: Row) -> list[TrainConfig]:
-    """The row's layout, with every number of virtual stages where that is not printed."""
-    p = row.config.parallel
-    if row.table != "H100" or p.pp == 1:
-        return [row.config]
-    chunks = [
-        v
-        for v in divisors(row.config.model.layers // p.pp)
-        if v > 1 and row.config.micro_batches % p.pp == 0
-    ]
-    return [
-        row.config,
-        *(
-            replace(row.config, parallel=replace(p, virtual_stages=v, schedule="interleaved"))
-            for v in chunks
-        ),
-    ]
+@cache
+def candidates(row: Row) -> tuple[TrainConfig, ...]:
+    """The row's layout, with every micro-batch and number of virtual stages that fit where these
+    are not printed, of those that the planner tries; at least those of one sequence and one stage a
+    rank."""
+    if row.table != "H100":
+        return (row.config,)
+    gpu = HARDWARE["H100-SXM"]
+    found = tuple(
+        staged
+        for micro in divisors(row.config.global_batch // row.config.parallel.dp)
+        for staged in _staged(replace(row.config, micro_batch=micro))
+        if needed_bytes(staged, framework_of(row), gpu.kernels) <= gpu.memory_bytes - RESERVED_BYTES
+    )
+    return found or (row.config,)
+
+
+def _staged(config: TrainConfig) -> list[TrainConfig]:
+    p, found = config.parallel, [config]
+    for v in VIRTUAL_STAGES:
+        if p.pp > 1 and config.micro_batches % p.pp == 0 and v <= config.model.layers // p.pp:
+            parallel = replace(p, virtual_stages=v, schedule="interleaved")
+            found.append(replace(config, parallel=parallel))
+    return found
 
 
 # What is known before any row is looked at: a copy on an H200 reaches 4.3 of 4.8 TB/s (measured),

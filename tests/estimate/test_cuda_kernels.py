@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,7 +17,7 @@ from lab_utils.estimate.hardware import HARDWARE
 from lab_utils.estimate.memory.lifetimes import Step
 from lab_utils.estimate.memory.optimizers import update_temporary_bytes
 from lab_utils.estimate.memory.terms import memory_of_rank
-from lab_utils.estimate.ops import op_ledger
+from lab_utils.estimate.ops import ledger_parts
 from lab_utils.estimate.program.attention import Heads, Torch
 from lab_utils.estimate.program.conventions import CUDA
 from lab_utils.estimate.program.live import Storage, Value
@@ -26,15 +26,34 @@ from lab_utils.layout.parameters import parameter_count
 
 MEASURED = Path(__file__).parents[1] / "measured"
 sys.path.insert(0, str(MEASURED))
-import cuda_saved_bytes as recorder  # noqa: E402
+import cuda_kernels as recorder  # noqa: E402
+from cuda_saved_bytes import whole  # noqa: E402
 
 RECORD = json.loads((MEASURED / "cuda_saved_bytes.json").read_text())
-STEPS = [
-    (TrainConfig.of(step["preset"], steps=2, **step["flags"]), step["memory"])
-    for step in RECORD["steps"]
-]
-TERMS = ("parameters", "gradients", "optimizer", "activations", "weight_copies", "peak")
+TERMS = RECORD["terms"]
 B, S, A, K, D, H = (getattr(recorder, name) for name in ["B", "S", "A", "K", "D", "H"])
+
+
+class Recorded(NamedTuple):
+    """A step of one rank of `config`. `saved`: bytes that the forward pass saves, by module."""
+
+    config: TrainConfig
+    tp_rank: int
+    memory: dict[str, int]
+    at_peak: dict[str, int]
+    saved: dict[str, list[int]] | None
+
+
+STEPS = [
+    Recorded(
+        TrainConfig.of(step["preset"], steps=2, **step["flags"]),
+        step["tp_rank"],
+        dict(zip(TERMS, step["memory"], strict=True)),
+        step["at_peak"],
+        step.get("by_module"),
+    )
+    for step in whole(RECORD["steps"])
+]
 
 
 # -- kernel by kernel ------------------------------------------------------------------------------
@@ -60,6 +79,18 @@ class _Bench:
     def indices(self) -> Value:
         return Value(Storage(self.torch, B * S * 8), B * S, 8)
 
+    def heads(self, count: int = A) -> Value:
+        return self.input(B, count, S, D)
+
+    def mask(self) -> Value:
+        return Value(Storage(self.torch, S * S), S * S, 1)
+
+    def product(self) -> Value:
+        """The gradient of k comes transposed, and is copied where it ends."""
+        q, k = self.heads(), self.heads()
+        k.node.relayout = lambda gradient: bool(gradient.layout)
+        return self.torch.products(q, k, Heads(B, A, S, D))
+
     def attention(self, groups: int) -> Value:
         q, k = self.input(B, S, H), self.input(B, S, groups * D)
         v = k if groups != A else q
@@ -80,6 +111,10 @@ OURS: dict[str, Callable[[_Bench], Value]] = {
     "silu": lambda b: b.torch.activation(b.input(B, S, H)),
     "layer_norm": lambda b: b.torch.layer_norm(b.input(B, S, H), b.weight(H), b.weight(H)),
     "rms_norm": lambda b: b.torch.rms_norm(b.input(B, S, H), b.weight(H)),
+    "rotary positions": lambda b: b.torch.rotate(b.heads(), Heads(B, A, S, D)),
+    "repeated heads": lambda b: b.torch.repeat(b.heads(K), Heads(B, K, S, D), A // K),
+    "product of heads": lambda b: b.product(),
+    "mask": lambda b: b.torch.masked(b.input(B, A, S, S), b.mask()),
     "softmax": lambda b: b.torch.softmax(b.input(B, A, S, S)),
     "embedding": lambda b: b.torch.embedding(b.weight(V, H), b.indices(), B * S, H),
     "cross_entropy": lambda b: b.torch.cross_entropy(b.input(B * S, V), b.indices()),
@@ -91,14 +126,19 @@ OURS: dict[str, Callable[[_Bench], Value]] = {
 @pytest.mark.parametrize(
     "row", RECORD["kernels"], ids=lambda row: f"{row['kernel']}, {8 * row['width']} bits"
 )
-def test_every_kernel_saves_what_cudas_saves(row):
+def test_every_kernel_saves_and_needs_what_cudas_does(row):
     if row["kernel"] == "dropout":  # our model has none; Megatron's program has
         assert row["saved"] == [["bool", B, S, H]]
         return
     bench = _Bench(row["width"])
-    result = OURS[row["kernel"]](bench)
+    torch, result = bench.torch, OURS[row["kernel"]](bench)
     assert result.node is not None
-    assert bench.torch.saved == row["bytes"], row["saved"]
+    assert torch.saved == row["bytes"], row["saved"]
+    gradient = torch.new(result.numel, result.width)
+    before = torch.live
+    torch.begin_peaks()
+    torch.go_back([(result.node, result.slot, gradient)])
+    assert torch.peak - before == row["highest"], row["backward"]
 
 
 def test_norms_are_one_kernel_each_on_cuda():
@@ -111,64 +151,75 @@ def test_norms_are_one_kernel_each_on_cuda():
 
 
 def test_the_draw_covers_what_it_has_to():
-    drawn = [config for config, _ in STEPS]
-    assert len(set(drawn)) >= 64
+    drawn = [step.config for step in STEPS]
+    assert len({(step.config, step.tp_rank) for step in STEPS}) >= 250
     for name in ("attention", "norm", "activation", "positions", "tied", "bias"):
-        assert min(Counter(getattr(c.model, name) for c in drawn).values()) >= 15, name
-    for name, least in (("precision", 12), ("clip", 20), ("micro_batches", 12)):
+        assert min(Counter(getattr(c.model, name) for c in drawn).values()) >= 60, name
+    for name, least in (("precision", 60), ("clip", 80), ("micro_batches", 60)):
         assert min(Counter(getattr(c, name) for c in drawn).values()) >= least, name
-    assert {"none", "selective", "full", "0"} <= {c.recompute for c in drawn}
-    shared = [c for c in drawn if c.model.kv_heads < c.model.heads and c.model.attention == "sdpa"]
-    assert {c.precision for c in shared} == {"fp32", "bf16", "bf16-pure"}
+    assert min(Counter(c.parallel.tp for c in drawn).values()) >= 20
+    assert sum(c.parallel.sequence_parallel for c in drawn) >= 40
+    for tp in (False, True):
+        some = [c for c in drawn if (c.parallel.tp > 1) == tp]
+        assert {"none", "selective", "full", "0"} <= {c.recompute for c in some}
+        shared = [
+            c for c in some if c.model.kv_heads < c.model.heads and c.model.attention == "sdpa"
+        ]
+        assert {c.precision for c in shared} == {"fp32", "bf16", "bf16-pure"}
 
 
 def test_every_byte_of_a_step_on_cuda():
     """States, saved bytes, copies, the peak, and of what it consists; gradients on their way back
     included."""
-    for config, memory in STEPS:
-        expected = memory_of_rank(config, convention="cuda")
-        assert {term: memory[term] for term in TERMS} == {t: expected[t] for t in TERMS}, config
+    other = []
+    for step in STEPS:
+        expected = memory_of_rank(step.config, 0, step.tp_rank, convention="cuda")
+        assert step.memory == {t: expected[t] for t in TERMS}, step
         assert sum(expected["at_peak"].values()) == expected["peak"]
-    other = [
-        config
-        for config, memory in STEPS
-        if memory["at_peak"] != memory_of_rank(config, convention="cuda")["at_peak"]
-    ]
+        other += [step] if step.at_peak != expected["at_peak"] else []
     assert len(other) <= 2, other  # two moments may be equally high
 
 
 # which module runs an op that is none itself
 IN_MODULE = {"rotate": 1, "activation": 1, "residual": 1}
+# cut over tp, the layers that read the same run as one, outside their own modules
+TOGETHER = {"query": 1, "key": 1, "value": 1, "gate": 1, "up": 1}
 
 
-def _module(op: str) -> str:
+def _module(op: str, shared_out: bool) -> str:
     if op == "loss":
         return ""
     parts = op.split(".")
-    return ".".join(parts[: -IN_MODULE.get(parts[-1], 0) or None])
+    levels = IN_MODULE | TOGETHER if shared_out else IN_MODULE
+    return ".".join(parts[: -levels.get(parts[-1], 0) or None])
 
 
 def test_op_by_op():
     """Without recomputation, whose forward pass saves nothing inside; of one micro-batch. The ends
     of a single row apart: its tokens and targets are one storage."""
-    checked = 0
-    for config, memory in STEPS:
-        if config.recompute != "none" or config.micro_batches > 1:
+    checked: Counter[bool] = Counter()
+    for step in STEPS:
+        if step.saved is None:
             continue
-        found: Counter[str] = Counter()
-        for op in op_ledger(config, convention="cuda"):
-            found[_module(op.name)] += op.saved_bytes
-        alone = config.micro_batch == 1
-        assert _named(found, alone) == _named(memory["by_module"], alone), config
-        checked += 1
-    assert checked >= 8
+        found: dict[str, list[int]] = {}
+        shared_out = step.config.parallel.tp > 1
+        for part, ops in ledger_parts(step.config, 0, step.tp_rank, convention="cuda"):
+            by_module: Counter[str] = Counter()
+            for op in ops:
+                by_module[_module(op.name, shared_out).replace(f"{part}.", "*.")] += op.saved_bytes
+            for name, nbytes in by_module.items():
+                found.setdefault(name, []).append(nbytes)
+        alone = step.config.micro_batch == 1
+        assert _named(found, alone) == _named(step.saved, alone), step
+        checked[shared_out] += 1
+    assert min(checked.values()) >= 20
 
 
-def _named(found: dict[str, int], blocks_only: bool) -> dict[str, int]:
+def _named(found: dict[str, list[int]], blocks_only: bool) -> dict[str, set[int]]:
     return {
-        name: nbytes
+        name: set(nbytes)
         for name, nbytes in found.items()
-        if nbytes and (name.startswith("blocks.") or not blocks_only)
+        if any(nbytes) and (name.startswith("*") or not blocks_only)
     }
 
 

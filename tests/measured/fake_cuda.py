@@ -2,10 +2,11 @@
 each of its CUDA kernels saves and returns, whether or not there is a device.
 
 Needs `torch===2.13.0` (the build with CUDA) in an environment of its own: see cuda_saved_bytes.py.
-The engine, the model, autograd's graph and the instruments are the real ones. What needs a driver
-is done here in its place: autograd's engine (the same order, node by node), the choice of the
-attention kernel, autocast's question whether there is a device, and the states of random
-generators.
+The engine, the model, its tensor-parallel layers, autograd's graph and the instruments are the real
+ones. What needs a driver is done here in its place: autograd's engine (fake_autograd.py), the
+choice of the attention kernel, autocast's question whether there is a device, and the states of
+random generators. Of tensor-parallel ranks one is there; its collectives allocate what they do on
+NCCL, and keep it for as long (Alone).
 """
 
 from __future__ import annotations
@@ -13,40 +14,23 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from heapq import heappop, heappush
-from itertools import count
 from typing import Any
 from unittest import mock
 
 import torch
 import torch.nn.functional as F
+from fake_autograd import Box, backward
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.autograd.graph import get_gradient_edge
 
 from lab_utils import TrainConfig
 from lab_utils.data.loader import MicroBatch, StepBatch
-from lab_utils.measure import memory as instruments
 from lab_utils.measure.fake import _Numbers, _OneProcess
 from lab_utils.measure.live import LiveStorages
 from lab_utils.measure.memory import SavedActivations, held_bytes
+from lab_utils.parallel.comm import Axis, Pending
 
 _sdpa = F.scaled_dot_product_attention
-
-
-class Box:
-    """What autograd keeps of one tensor. The engine would empty it once its node has run."""
-
-    used: list[Box] = []
-
-    def __init__(self, content: Any) -> None:
-        self.content = content
-
-    def open(self) -> Tensor:
-        """The tensor; the box is to be emptied after the node that asks."""
-        Box.used.append(self)
-        saved = self.content
-        return saved.tensor if isinstance(saved, instruments._Saved) else saved
 
 
 class Saved(SavedActivations):
@@ -86,106 +70,45 @@ def attention(
     return _sdpa(q, k, v, is_causal=is_causal, enable_gqa=enable_gqa)
 
 
-# -- autograd's engine -----------------------------------------------------------------------------
-
-
-def _key(node: Any) -> Any:
-    accumulates = type(node).__name__ == "AccumulateGrad"
-    return id(node.variable) if accumulates else (node.name(), node._sequence_nr())
-
-
-def _dependencies(node: Any) -> dict[Any, int]:
-    counts: dict[Any, int] = {}
-    seen, stack = {_key(node)}, [node]
-    while stack:
-        for following, _ in stack.pop().next_functions:
-            if following is None:
-                continue
-            key = _key(following)
-            counts[key] = counts.get(key, 0) + 1
-            if key not in seen:
-                seen.add(key)
-                stack.append(following)
-    return counts
-
-
-def backward(tensors: Any, grad_tensors: Any = None, *_: Any, **__: Any) -> None:
-    """torch.autograd.backward for one root: latest node first, gradients of leaves at once,
-    gradients that meet added out of place."""
-    root = tensors[0] if isinstance(tensors, (tuple, list)) else tensors
-    gradient = grad_tensors[0] if isinstance(grad_tensors, (tuple, list)) else grad_tensors
-    edge = get_gradient_edge(root) if isinstance(root, Tensor) else root
-    if gradient is None:
-        gradient = torch.ones_like(root)
-    waiting, entered = _dependencies(edge.node), count()
-    # as in torch, `gradient` stays alive until the end
-    buffers = {_key(edge.node): {edge.output_nr: gradient}}
-    ready = [(0, next(entered), edge.node)]
-    del root, tensors, grad_tensors, edge
-    with torch.no_grad():
-        while ready:
-            node = heappop(ready)[2]
-            arrived = buffers.pop(_key(node))
-            if type(node).__name__ == "AccumulateGrad":
-                _accumulate(node.variable, arrived.pop(0))
-                continue
-            following = list(node.next_functions)
-            # a function of ours answers for every argument, tensors or not; its tensors come last
-            results = _run(node, arrived)[-len(following) :]
-            del node
-            for i, (target, slot) in enumerate(following):
-                if target is None:
-                    continue
-                key = _key(target)
-                if results[i] is not None:
-                    result = _fitted(results[i], target, slot)
-                    results[i] = None
-                    buffer = buffers.setdefault(key, {})
-                    there = buffer.pop(slot, None)
-                    buffer[slot] = result if there is None else there + result
-                    del there, result
-                waiting[key] -= 1
-                if not waiting[key] and key in buffers:
-                    leaf = type(target).__name__ == "AccumulateGrad"
-                    order = -(1 << 62) if leaf else -target._sequence_nr()
-                    heappush(ready, (order, next(entered), target))
-
-
-def _run(node: Any, arrived: dict[int, Tensor]) -> list[Tensor | None]:
-    inputs = [arrived.pop(i, None) for i in range(len(node._input_metadata))]
-    Box.used, before = [], Box.used
-    call = node.apply if isinstance(node, torch.autograd.function.BackwardCFunction) else node
-    results = call(*inputs)
-    del inputs
-    for box in Box.used:
-        box.content = None
-    Box.used = before
-    return list(results) if isinstance(results, tuple) else [results]
-
-
-def _fitted(gradient: Tensor, target: Any, slot: int) -> Tensor:
-    wanted = target._input_metadata[slot]
-    if tuple(gradient.shape) != tuple(wanted.shape):
-        gradient = gradient.sum_to_size(*wanted.shape)
-    return gradient if gradient.dtype == wanted.dtype else gradient.to(wanted.dtype)
-
-
-def _accumulate(variable: Tensor, gradient: Tensor) -> None:
-    if variable.grad is not None:
-        variable.grad += gradient
-    elif gradient.stride() == variable.stride():
-        variable.grad = gradient.detach()
-    else:
-        variable.grad = torch.empty_like(variable).copy_(gradient)
-
-
 # -- the step --------------------------------------------------------------------------------------
 
 
+class Kept(Pending):
+    """A collective under way. NCCL's work keeps its tensors until it is waited for
+    (ProcessGroupNCCL.hpp, TensorShelf)."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__()
+        self.tensor: Tensor | None = tensor
+
+    def wait(self) -> None:
+        """Let go of them."""
+        self.tensor = None
+
+
+class Alone(Axis):
+    """One rank of an axis whose others are not there: nothing is sent, and what comm.Axis allocates
+    on a GPU is allocated."""
+
+    def all_reduce(self, tensor: Tensor, **_: Any) -> Pending:
+        return Pending()
+
+    def all_gather(self, whole: Tensor, **_: Any) -> Pending:
+        return Pending() if self.size == 1 else Kept(self._equal_parts(whole)[self.rank].clone())
+
+    def reduce_scatter(self, whole: Tensor, **_: Any) -> tuple[Tensor, Pending]:
+        if self.size == 1:
+            return whole.view(-1), Pending()
+        return self._equal_parts(whole)[self.rank], Kept(whole.clone())
+
+
 class _OneGpu(_OneProcess):
-    def __init__(self) -> None:
+    """A mesh of one process; with `tp` others, who are not there, it is at `rank` of that axis."""
+
+    def __init__(self, tp: int = 1, rank: int = 0) -> None:
         super().__init__()
         self.device = torch.device("cuda", 0)
+        self._axes["tp"] = Alone("tp", list(range(tp)), rank, None, self.ledger)
 
 
 @contextmanager
@@ -208,14 +131,14 @@ def without_a_driver() -> Iterator[None]:
         yield
 
 
-def cuda_step(config: TrainConfig) -> dict[str, Any]:
-    """The memory terms of a steady step of `config` on one GPU, in bytes, and `by_module`: what the
-    first micro-batch's forward pass saves, by the module that saves it first."""
+def cuda_step(config: TrainConfig, tp_rank: int = 0) -> dict[str, Any]:
+    """The memory terms of a steady step of one rank of `config`, in bytes, and `by_module`: what
+    the forward passes save, by the module that saves it first."""
     from lab_utils.train.engine import OurEngine
 
     with warnings.catch_warnings(), FakeTensorMode(), _Numbers(), without_a_driver():
         warnings.simplefilter("ignore")
-        engine = OurEngine(config, _OneGpu())
+        engine = OurEngine(config, _OneGpu(config.parallel.tp, tp_rank))
         engine.forward_backward(_batch(config))
         engine.update()
         batch = _batch(config)

@@ -18,6 +18,10 @@ SMALL_SEGMENT, LARGE_SEGMENT, ROUND_LARGE = 2 * 2**20, 20 * 2**20, 2 * 2**20
 SMALL_REQUEST, LARGE_REQUEST = 2**20, 10 * 2**20
 # assumption: kernels and runtime of one process on a data-centre GPU take 0.3 to 0.7 GiB
 CONTEXT = 500 * 2**20
+# a matrix product's room: 8,320 KiB a handle and stream (CublasHandlePool.cpp; seen by others in
+# memory_snapshot(), discuss.pytorch.org 178671), and cuBLASLt's own, on Hopper (pytorch pull
+# request 120925)
+CUBLAS, CUBLAS_LT = 8_519_680, 32 * 2**20
 # specification: NCCL_BUFFSIZE's default, for each channel and peer
 NCCL_CHANNEL_BUFFER = 4 * 2**20
 NCCL_CHANNELS = 2 * 8  # assumption: 8 channels, to two neighbours on a ring
@@ -46,13 +50,18 @@ def segment_bytes(request: int) -> int:
 
 
 def additions(config: TrainConfig) -> dict[str, Addition]:
-    """By name, for one rank of `config`: the CUDA context, a buffer for each process group, and a
-    segment that is part-empty."""
+    """By name, for one rank of `config`: the CUDA context, rooms for matrix products,
+    a buffer for each process group, and a segment that is part-empty."""
     p = config.parallel
     groups = sum(degree > 1 for degree in (p.dp, p.pp, p.cp, p.tp)) + (p.world_size > 1)
     return {
         "cuda_context": Addition(
             CONTEXT, "assumption", "nvidia-smi of an idle PyTorch process: 0.3 to 0.7 GiB"
+        ),
+        "cublas_workspaces": Addition(
+            CUBLAS + CUBLAS_LT,
+            "specification",
+            "CublasHandlePool.cpp 8,320 KiB; CUDABlas.cpp 32 MiB for cuBLASLt on Hopper",
         ),
         "nccl_buffers": Addition(
             groups * NCCL_CHANNELS * NCCL_CHANNEL_BUFFER,

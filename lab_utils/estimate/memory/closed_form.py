@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from ...config import Schedule, TrainConfig
 from ...layout.schedule import Action, rank_schedule
+from ..program.conventions import CONVENTIONS, Convention
 from ..program.kernels import INDEX
 from ..program.share import alike_in_ring
 from ..program.stage_parts import parts_of_stages
@@ -95,17 +96,17 @@ def _walk(
         * width
     )
     parts = parts_of_stages(config, pp_rank)
-    here = standing(config, parts, tp_rank)
+    here = standing(config, parts, tp_rank, convention)
     changes = _changes(
         config, parts, place[1:], p.schedule == "zero-bubble", convention, micro_batches
     )
     walk = Walk(here, optimizer_bytes, _data_bytes(config, micro_batches))
     walk.terms["gradients"] -= here.dying
     walk.live -= here.dying
-    _along(walk, config, pp_rank, changes, boundary)
+    _along(walk, config, pp_rank, changes, boundary, CONVENTIONS[convention].drops_sent)
     walk.collect(0, {})
     passes_peak = walk.peak
-    _update(walk, config, here, width)
+    _update(walk, config, here, width, CONVENTIONS[convention])
     return StepMemory(walk.saved_peak, walk.copies_peak, passes_peak, walk.peak, walk.at_peak)
 
 
@@ -115,12 +116,21 @@ def _along(
     pp_rank: int,
     changes: dict[int, dict[Context, Change]],
     boundary: int,
+    drops_sent: bool,
 ) -> None:
     """Forward and backward passes, and the messages between: parallel.pipeline.Pipeline's run, in
     bytes."""
     p, actions, m = config.parallel, tuple(_actions(config, pp_rank)), config.micro_batches
     last_stage, rows_held = p.pp * p.virtual_stages - 1, 0
     sent: list[tuple[int, int]] = []
+
+    def send(needed_by: Action) -> None:
+        if drops_sent:
+            walk.add("temporary", -boundary)
+            return
+        to = needed_by.stage % p.pp
+        sent.append((to, _actions(config, to)[needed_by]))
+
     arriving, gradient = _await(walk, actions[0], last_stage, boundary), False
     for action, following in zip(actions, (*actions[1:], None), strict=True):
         room = _await(walk, following, last_stage, boundary)
@@ -142,7 +152,7 @@ def _along(
             rows_held += shares
             if stage < last_stage:
                 walk.add("temporary", boundary)
-                _send(sent, action._replace(stage=stage + 1), config)
+                send(action._replace(stage=stage + 1))
         else:
             rows_held -= shares
             change = changes[stage][Context("B", first, last, shares and rows_held > 0)]
@@ -151,7 +161,7 @@ def _along(
                 walk.add("temporary", boundary)
                 walk.hold(-boundary)
                 walk.add("temporary", -boundary)
-                _send(sent, action._replace(stage=stage - 1), config)
+                send(action._replace(stage=stage - 1))
             gradient = message and not change.keeps_message
     if gradient:
         walk.add("temporary", -boundary)
@@ -169,11 +179,6 @@ def _await(walk: Walk, action: Action | None, last_stage: int, boundary: int) ->
     return True
 
 
-def _send(sent: list[tuple[int, int]], needed_by: Action, config: TrainConfig) -> None:
-    to = needed_by.stage % config.parallel.pp
-    sent.append((to, _actions(config, to)[needed_by]))
-
-
 def _through(sent: list[tuple[int, int]], action: Action, config: TrainConfig) -> int:
     """How many sent messages are known to be through once the one for `action` is here; they are
     forgotten."""
@@ -186,15 +191,15 @@ def _through(sent: list[tuple[int, int]], action: Action, config: TrainConfig) -
     return gone
 
 
-def _update(walk: Walk, config: TrainConfig, here: Standing, width: int) -> None:
+def _update(walk: Walk, config: TrainConfig, here: Standing, width: int, rules: Convention) -> None:
     """What summing, judging, applying and publishing gradients needs for a moment."""
-    p = config.parallel
-    moments = [here.partial * width, *(numel * width for numel in here.shared)]
+    p, grown = config.parallel, rules.gradient_width(width)
+    moments = [here.partial * grown, *(numel * grown for numel in here.shared)]
     if config.clip > 0 or config.precision == "fp16":
         moments.append(24)  # the norm, one term of it and its square, in fp64
-    if config.precision == "bf16-pure":
+    if config.precision == "bf16-pure" and not rules.main_gradients:
         moments.append(4 * here.owned)
-    if p.zero in (1, 2) and p.replicas > 1:
+    if p.zero in (1, 2) and p.replicas > 1 and not rules.main_gradients:
         moments.append(width * here.owned)
     for nbytes in moments:
         walk.add("temporary", nbytes)

@@ -162,7 +162,8 @@ class Step(Rank):
 
     def _send(self, value: Value, needed_by: Action) -> None:
         to = needed_by.stage % self.config.parallel.pp
-        self.sent.append((to, self.position[to][needed_by], value))
+        if not self.torch.convention.drops_sent:
+            self.sent.append((to, self.position[to][needed_by], value))
 
     def _let_go(self, action: Action) -> None:
         stage = action.stage + (-1 if action.kind == "F" else 1)
@@ -182,6 +183,7 @@ class Step(Rank):
 
     def _sum_over_holders(self) -> None:
         width = 2 if self.config.precision == "bf16-pure" else 4
+        width = self.torch.convention.gradient_width(width)
         if isinstance(self.sync, Replicated):
             partial = sum(place.numel for place in self.here.values() if place.partial)
             shared = [place.numel for place in self.here.values() if place.shared_over_pp]
@@ -205,7 +207,7 @@ class Step(Rank):
         if config.clip > 0 or config.precision == "fp16":
             self._norm()
         # the optimizer updates fp32 master weights, so it is given fp32 gradients
-        if config.precision == "bf16-pure":
+        if config.precision == "bf16-pure" and not torch.convention.main_gradients:
             _wide = [torch.new(owned.numel, 4, 2 * owned.numel) for owned in self.sync.owned()]
 
     def _norm(self) -> None:

@@ -24,15 +24,18 @@ class _Flat:
             gathered,
         )
         stage, shard = sync.stage, unit.numel // sync.ranks
+        convention = sync.torch.convention
+        self.gradient_width = grown = convention.gradient_width(held)
+        self.in_place = convention.main_gradients or sync.ranks == 1
         self.whole = Storage(
             self.torch,
             0 if stage == 3 else unit.numel * held,
             "gathered" if stage == 3 else "parameters",
         )
         self.shard = Storage(self.torch, shard * held, "parameters") if stage == 3 else None
-        self.gradient = Storage(self.torch, unit.numel * held, "gradients") if stage == 1 else None
+        self.gradient = Storage(self.torch, unit.numel * grown, "gradients") if stage == 1 else None
         self.shard_gradient = Value(
-            self.gradient or Storage(self.torch, shard * held, "gradients"), shard, held
+            self.gradient or Storage(self.torch, shard * grown, "gradients"), shard, grown
         )
         self.resident, self.arriving = stage < 3, self._shard_copy(gathered) if stage == 3 else None
         self.names = {part.name for part in unit.parts}
@@ -40,11 +43,7 @@ class _Flat:
 
     def _shard_copy(self, width: int) -> Value | None:
         """What an all-gather holds for as long as it is remembered: its own copy of the shard."""
-        return (
-            self.torch.new(self.unit.numel // self.sync.ranks, width)
-            if self.sync.ranks != 1
-            else None
-        )
+        return None if self.in_place else self.torch.new(self.unit.numel // self.sync.ranks, width)
 
     def gather(self) -> None:
         if not self.resident:
@@ -58,9 +57,11 @@ class _Flat:
 
     def take(self, leaf: Leaf) -> None:
         if self.gradient is None:
-            self.gradient = Storage(self.torch, self.unit.numel * self.width, "buckets")
+            self.gradient = Storage(self.torch, self.unit.numel * self.gradient_width, "buckets")
         leaf.grad = (
-            Value(self.gradient, leaf.value.numel, self.width) if self.sync.stage == 1 else None
+            Value(self.gradient, leaf.value.numel, self.gradient_width)
+            if self.sync.stage == 1
+            else None
         )
 
     def reduce(self) -> Value | None:
@@ -68,19 +69,17 @@ class _Flat:
         self.missing, self.leaving = set(self.names), self.gradient
         if self.sync.stage > 1:
             self.gradient = None
-        return (
-            self.torch.new(self.unit.numel // self.sync.ranks, self.width)
-            if self.sync.ranks != 1
-            else None
-        )
+        return self._shard_copy(self.gradient_width)
 
     def collect(self) -> None:
         if self.sync.stage == 1:
             self.shard_gradient = Value(
-                self.leaving, self.unit.numel // self.sync.ranks, self.width
+                self.leaving, self.unit.numel // self.sync.ranks, self.gradient_width
             )
         elif self.shard_gradient is None:
-            self.shard_gradient = self.torch.new(self.unit.numel // self.sync.ranks, self.width)
+            self.shard_gradient = self.torch.new(
+                self.unit.numel // self.sync.ranks, self.gradient_width
+            )
             self.shard_gradient.storage.become("gradients")
         self.leaving = None
 
@@ -103,7 +102,11 @@ class Sharded:
             leaf = program.leaves[name]
             leaf.value = Value(flat.whole, leaf.value.numel, flat.gathered_width, leaf)
             leaf.hook = self._gradient_exists
-            leaf.grad = Value(flat.gradient, leaf.value.numel, held) if self.stage == 1 else None
+            leaf.grad = (
+                Value(flat.gradient, leaf.value.numel, flat.gradient_width)
+                if self.stage == 1
+                else None
+            )
         self.enabled, self.under_way = True, None
         self.before_reduce: Callable[[], None] | None = None
 
@@ -135,7 +138,7 @@ class Sharded:
         if self.under_way is None:
             return 0, 0, 0
         flat, room = self.under_way
-        shard = flat.unit.numel // self.ranks * flat.width
+        shard = flat.unit.numel // self.ranks * flat.gradient_width
         leaving = flat.leaving.nbytes if self.stage > 1 else 0
         return (
             0 if room is None else room.nbytes,

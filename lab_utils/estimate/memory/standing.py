@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from ...config import ModelConfig, ParallelConfig, TrainConfig
 from ...layout.placement import Placement
+from ..program.conventions import CONVENTIONS
 from ..program.rank_shape import held_placements, held_units
 from .sync import has_buckets, in_buckets
 
@@ -28,9 +29,16 @@ class Standing:
     shared: tuple[int, ...]
 
 
-def standing(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int) -> Standing:
+def standing(
+    config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int, convention: str = "cpu"
+) -> Standing:
     """What the rank that runs `parts` holds all along."""
-    p, width = config.parallel, 2 if config.precision == "bf16-pure" else 4
+    p, width, rules = (
+        config.parallel,
+        2 if config.precision == "bf16-pure" else 4,
+        CONVENTIONS[convention],
+    )
+    grown = rules.gradient_width(width)
     ends, blocks = _parts_in_all(parts)
     shown = [*ends, *["blocks.0"] * bool(blocks)]
     here = held_placements(config, shown, tp_rank)
@@ -45,7 +53,7 @@ def standing(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int) 
         )
         arriving = (
             sum(u.numel // p.replicas * n * (2 if u.low_precision else width) for u, n in units)
-            if p.zero == 3 and p.replicas > 1
+            if p.zero == 3 and p.replicas > 1 and not rules.main_gradients
             else 0
         )
         partial = sum(
@@ -61,8 +69,8 @@ def standing(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int) 
         )
         return Standing(
             width * (owned if p.zero == 3 else whole),
-            width * whole if p.zero == 1 else 0,
-            width * owned if p.zero > 1 else 0,
+            grown * whole if p.zero == 1 else 0,
+            grown * owned if p.zero > 1 else 0,
             arriving,
             owned,
             partial,
@@ -70,11 +78,11 @@ def standing(config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int) 
         )
     places = [(place, blocks if name.startswith("blocks.") else 1) for name, place in here.items()]
     total = sum(place.numel * n for place, n in places)
-    kept = _in_buckets(config, parts, tp_rank)
+    kept = total if rules.main_gradients else _in_buckets(config, parts, tp_rank)
     return Standing(
         width * total,
-        width * kept,
-        width * (total - kept),
+        grown * kept,
+        grown * (total - kept),
         0,
         total,
         sum(place.numel * n for place, n in places if place.partial),

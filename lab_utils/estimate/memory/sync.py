@@ -49,11 +49,15 @@ def in_buckets(
 
 
 class Replicated:
-    """Every rank holds everything; the gradients `together` lie in buckets, which travel as one."""
+    """Every rank holds everything; the gradients `together` lie in buckets, which travel as one.
+    `kept`: all of them stay from step to step."""
 
     def __init__(self, program: Program, together: frozenset[str]) -> None:
         self.program, self.torch = program, program.torch
         width = next(iter(program.leaves.values())).value.width
+        self.kept = self.torch.convention.main_gradients
+        width = self.torch.convention.gradient_width(width)
+        together = frozenset() if self.kept else together
         numels = {name: prod(leaf.shape) for name, leaf in program.leaves.items()}
         buffer = Storage(self.torch, width * sum(numels[name] for name in together), "gradients")
         self.views = {name: Value(buffer, numels[name], width) for name in together}
@@ -62,15 +66,16 @@ class Replicated:
                 leaf.hook = self._into_bucket
                 leaf.grad = self.views[name]
             else:
-                leaf.grad = Value(
-                    Storage(self.torch, leaf.value.nbytes, "gradients"), leaf.value.numel, width
-                )
+                nbytes = width * leaf.value.numel
+                leaf.grad = Value(Storage(self.torch, nbytes, "gradients"), leaf.value.numel, width)
         self.enabled = True
 
     def _into_bucket(self, leaf: Leaf) -> None:
         leaf.grad = self.views[leaf.name]
 
     def zero_grad(self) -> None:
+        if self.kept:
+            return
         for leaf in self.program.leaves.values():
             leaf.grad = None
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...config import TrainConfig
 from ...layout.units import Unit
+from ..program.conventions import CONVENTIONS
 from ..program.rank_shape import held_placements, held_units
 from ..program.stage_parts import parts_of_stages
 from .closed_form import passes_of, rank_memory
@@ -26,11 +27,17 @@ _SAME_FOR_ALL = dict(
 
 
 def element_bytes(config: TrainConfig) -> int:
-    """Bytes of one weight, and of one gradient: autocast leaves both in fp32."""
+    """Bytes of one weight, and of one gradient in torch: autocast leaves both in fp32."""
     return 2 if config.precision == "bf16-pure" else 4
 
 
-def model_state_bytes(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0) -> dict[str, int]:
+def _gradient_bytes(config: TrainConfig, convention: str) -> int:
+    return CONVENTIONS[convention].gradient_width(element_bytes(config))
+
+
+def model_state_bytes(
+    config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, convention: str = "cpu"
+) -> dict[str, int]:
     """Bytes of parameters, gradients and optimizer states on the ranks at these coordinates;
     padding included.
 
@@ -41,24 +48,24 @@ def model_state_bytes(config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0) -
     saves nothing on it.
     """
     place = replace(config, **_SAME_FOR_ALL), pp_rank, alike(config, tp_rank)
-    return _states(*place) | _in_transit(*place)
+    return _states(*place, convention) | _in_transit(*place, convention)
 
 
-def lasting_bytes(config: TrainConfig, pp_rank: int = 0) -> dict[str, int]:
+def lasting_bytes(config: TrainConfig, pp_rank: int = 0, convention: str = "cpu") -> dict[str, int]:
     """The same without what ZeRO gathers and sums for a moment; quicker by far."""
-    return dict(_states(replace(config, **_SAME_FOR_ALL), pp_rank, 0))
+    return dict(_states(replace(config, **_SAME_FOR_ALL), pp_rank, 0, convention))
 
 
 @lru_cache(maxsize=4096)
-def _in_transit(config: TrainConfig, pp_rank: int, tp_rank: int) -> dict[str, int]:
+def _in_transit(config: TrainConfig, pp_rank: int, tp_rank: int, convention: str) -> dict[str, int]:
     return {
-        "buckets": _buckets(config, pp_rank, tp_rank),
+        "buckets": _gradient_bytes(config, convention) * _buckets(config, pp_rank, tp_rank),
         "gathered": _gathered(config, pp_rank, tp_rank),
     }
 
 
 @lru_cache(maxsize=4096)
-def _states(config: TrainConfig, pp_rank: int, tp_rank: int) -> dict[str, int]:
+def _states(config: TrainConfig, pp_rank: int, tp_rank: int, convention: str) -> dict[str, int]:
     p, size = config.parallel, element_bytes(config)
     tensors = _tensors(config, pp_rank, tp_rank)
     whole = sum(numel * count for numel, _, count in tensors)
@@ -70,7 +77,7 @@ def _states(config: TrainConfig, pp_rank: int, tp_rank: int) -> dict[str, int]:
     )
     return {
         "parameters": size * held,
-        "gradients": size * kept,
+        "gradients": _gradient_bytes(config, convention) * kept,
         "optimizer": 0 if p.offload else states,
         "offloaded": states if p.offload else 0,
     }
@@ -114,7 +121,7 @@ def memory_of_rank(
     `temporary` is None: what is neither held nor saved has no most of its own that a measurement
     could be held against; of the peak it is in `at_peak`.
     """
-    states = model_state_bytes(config, pp_rank, tp_rank)
+    states = model_state_bytes(config, pp_rank, tp_rank, convention)
     step = rank_memory(config, pp_rank, tp_rank, states["optimizer"], convention, cp_rank)
     saved = {"activations": step.activations, "weight_copies": step.weight_copies}
     return (
@@ -183,8 +190,8 @@ def _gathered(config: TrainConfig, pp_rank: int, tp_rank: int) -> int:
 
 
 def _buckets(config: TrainConfig, pp_rank: int, tp_rank: int) -> int:
-    """ZeRO-2 and -3, at most: whole gradients being filled, and the one before, which is still
-    being summed."""
+    """ZeRO-2 and -3, at most, in elements: whole gradients being filled, and the one before, which
+    is still being summed."""
     if config.parallel.zero < 2:
         return 0
     filled, shown = {}, _shown(config, pp_rank)
@@ -204,7 +211,7 @@ def _buckets(config: TrainConfig, pp_rank: int, tp_rank: int) -> int:
         (None, filled[passes[0]]),
         *((filled[a][-1], filled[b]) for a, b in set(pairwise(passes))),
     ]
-    return element_bytes(config) * max(_most_filled(before, run) for before, run in runs)
+    return max(_most_filled(before, run) for before, run in runs)
 
 
 def _most_filled(under_way: Unit | None, gradients: list[Unit]) -> int:

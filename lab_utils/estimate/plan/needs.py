@@ -1,9 +1,9 @@
 """Bytes on the fullest GPU: exactly, rank by rank, and at least, for telling in microseconds what
 cannot fit.
 
-What a rank of our engine needs is `memory/`'s to the byte. Other frameworks keep gradients in
-another format, save what dropout needs, and update weight by weight: said in `frameworks.py`, added
-here, and no more exact than that.
+What a rank of our engine needs is `memory/`'s to the byte. Other frameworks have rules of their own
+(Framework.keeps), or keep gradients in another format, save what dropout needs, and update weight
+by weight: said in `frameworks.py`, added here, and no more exact than that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _DROPOUT_BYTES = 1.5
 
 
 def needed_bytes(config: TrainConfig, framework: Framework = OURS, kernels: str = "cpu") -> int:
-    """The most that any rank has alive at once, by the rules of a cluster's `kernels`."""
+    """The most that any rank has alive at once, by the framework's rules or those of a cluster's
+    `kernels`."""
+    kernels = framework.keeps or kernels
     return max(
         _rank_bytes(config, rank, framework, kernels) for rank in _ranks_that_may_be_fullest(config)
     )
@@ -36,7 +38,8 @@ def least_bytes(config: TrainConfig, framework: Framework = OURS, kernels: str =
     micro-batches left them. Then: all states, and for our optimizer, which updates fp32 weights,
     the gradients in fp32.
     """
-    p, states = config.parallel, lasting_bytes(config)
+    kernels = framework.keeps or kernels
+    p, states = config.parallel, lasting_bytes(config, convention=kernels)
     blocks = sum(map(len, stage_layers(config.model.layers, p.pp * p.virtual_stages)[:: p.pp]))
     own, ends = _saved(config, config.recompute, kernels)
     once = _saved(config, "none", kernels)[0] - own if config.recompute == "full" else 0
@@ -44,7 +47,7 @@ def least_bytes(config: TrainConfig, framework: Framework = OURS, kernels: str =
     under_way = (
         own * blocks * _in_flight(config)
         + max(once, ends if p.pp == 1 else 0)
-        + (gradients if config.micro_batches > p.pp else 0)
+        + (gradients if config.micro_batches > _in_flight(config) else 0)
     )
     owned = gradients // (p.dp if p.zero == 1 else 1)
     updating = (
@@ -87,10 +90,12 @@ def _ranks_that_may_be_fullest(config: TrainConfig) -> set[int]:
 
 
 def _rank_bytes(config: TrainConfig, rank: int, framework: Framework, kernels: str) -> int:
-    states = lasting_bytes(config, rank)
+    states = lasting_bytes(config, rank, kernels)
     memory = rank_memory(config, rank, 0, states["optimizer"], kernels)
     if framework is OURS:
         return memory.peak
+    if framework.keeps:
+        return memory.passes_peak
     held = element_bytes(config)
     gradients = states["gradients"] // held * (max(held, framework.gradient_bytes or held) - held)
     return (

@@ -18,6 +18,7 @@ from .needs import least_bytes, needed_bytes
 
 RECOMPUTE = ("none", "selective", "full")
 MICRO_BATCHES = (1, 2, 4, 8, 16)
+VIRTUAL_STAGES = (2, 3, 4, 5, 6, 7, 8, 12)
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Search:
                 yield from (
                     (schedule, v)
                     for v in self.choices(
-                        "virtual_stages", [v for v in (2, 3, 4, 5, 6, 7, 8, 12) if v <= most]
+                        "virtual_stages", [v for v in VIRTUAL_STAGES if v <= most]
                     )
                     if 1 < v <= most
                 )

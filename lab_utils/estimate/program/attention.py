@@ -53,15 +53,18 @@ class Torch(HeadKernels):
     def _attention_of_parts(
         self, q: Value, k: Value, v: Value, heads: Heads, groups: Heads
     ) -> Value:
-        """As torch falls back where no kernel fits: the roots of the scale on q and on k, and a
-        mask that is added."""
-        future = self.new(heads.s * heads.s, 1)
+        """As torch falls back where no kernel fits (_scaled_dot_product_attention_math): the roots
+        of the scale on q and on k, and a mask that is added and stays to the end."""
+        q, future = self._scaled(q), self.new(heads.s * heads.s, 1)
         future = self.new(heads.s * heads.s, q.width, future.nbytes)
-        times = heads.a // groups.a
-        k, v = (self.repeat(x, groups, times) for x in (k, v))
-        scores = self.products(self._scaled(q), self._scaled(k), heads)
-        self.kernel(scores.nbytes + future.nbytes, scores.nbytes)  # added in place
-        return self.mix(self.softmax(scores), v, heads)
+        k, v = (self.repeat(x, groups, heads.a // groups.a) for x in (k, v))
+        scores = self.products(q, self._scaled(k), heads)
+        added = self.new(scores.numel, scores.width, scores.nbytes + future.nbytes)
+        self.record(added, (scores,), (), lambda saved, g: (g[0],))
+        del scores
+        weights = self.softmax(added)
+        del added
+        return self.mix(weights, v, heads)
 
     def _scaled(self, x: Value) -> Value:
         y = self.scale(x)

@@ -92,6 +92,8 @@ class HeadKernels(Norms):
 
     def rotate(self, x: Value, heads: Heads) -> Value:
         """Rotary positions, as model.rotate writes them."""
+        if self.convention.fused_rotary:
+            return self._turned(x)
         half, table, s = heads.d // 2, heads.s * (heads.d // 2), heads.s
         # arange, negated, divided, the power
         frequency = self._small(self._small(self._small(self.new(half, 4))))
@@ -101,6 +103,20 @@ class HeadKernels(Norms):
         left, right = self._halves(x, heads)
         turned = self.add(self.times(left, cos), self.times(right, sin), subtract=True)
         return self._cat(turned, self.add(self.times(left, sin), self.times(right, cos)))
+
+    def _turned(self, x: Value) -> Value:
+        """One kernel, whose result lies as its input; the table of angles is one for all layers,
+        made before the first step."""
+        y = self._small(x)
+        y.layout = x.layout
+
+        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value]:
+            of_x = self._small(gradients[0])
+            of_x.layout = gradients[0].layout
+            return (of_x,)
+
+        self.record(y, (x,), (), backward)
+        return y
 
     def _outer(self, positions: Value, frequency: Value, numel: int) -> Value:
         return self.new(numel, 4, positions.nbytes + frequency.nbytes)

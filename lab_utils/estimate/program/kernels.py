@@ -102,7 +102,7 @@ class Kernels(Machine):
                 g = self._copied(g)
             of_x = self.new(rows * inner, g.width, g.nbytes + out * inner * g.width, flops)
             of_weight = (
-                self.new(out * inner, g.width, g.nbytes + rows * inner * g.width, flops)
+                self.weight_gradient(out * inner, g.width, g.nbytes + rows * inner * g.width, flops)
                 if weight_needed
                 else None
             )
@@ -110,6 +110,13 @@ class Kernels(Machine):
 
         self.record(y, (x, weight, bias), [x, weight] if weight_needed else [weight], backward)
         return y
+
+    def weight_gradient(self, numel: int, width: int, read: int, flops: int) -> Value:
+        """A tensor of its own; or nothing new, where the product adds it to the fp32 gradient."""
+        if not self.convention.main_gradients:
+            return self.new(numel, width, read, flops)
+        self.kernel(read, 0, flops)
+        return Value(Storage(self, 0), numel, 0)
 
     # -- everything else ---------------------------------------------------------------------------
 
@@ -167,6 +174,20 @@ class Kernels(Machine):
         )
         return y
 
+    def gated(self, gate: Value, up: Value) -> Value:
+        """silu(gate) · up: two kernels, or one that saves what it reads."""
+        if not self.convention.fused_gate:
+            return self.multiply(self.activation(gate), up)
+        y = self.new(up.numel, up.width, gate.nbytes + up.nbytes)
+
+        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value, Value]:
+            g = gradients[0]
+            read = g.nbytes + saved[0].nbytes + saved[1].nbytes
+            return self.new(g.numel, g.width, read), self.new(g.numel, g.width)
+
+        self.record(y, (gate, up), (gate, up), backward)
+        return y
+
     def embedding(self, weight: Value, indices: Value, count: int, width: int) -> Value:
         """`count` rows of `width` elements; the gradient is as large as the table."""
         y = self.new(count * width, weight.width, count * width * weight.width + indices.nbytes)
@@ -182,14 +203,29 @@ class Kernels(Machine):
     def cross_entropy(self, logits: Value, targets: Value) -> Value:
         """The loss summed over the targets: log-softmax in fp32, kept whole, and the target's entry
         of it."""
-        wide = self.cast(logits, 4)
-        logs = self._log_softmax(wide)
+        if self.convention.loss_in_place:
+            return self.loss_in_place(logits, targets)
+        logs = self._log_softmax(self.cast(logits, 4))
         loss, count = self.new(1, 4, logs.nbytes + targets.nbytes), self.new(1, 4)
 
         def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value]:
             return (self.new(saved[0].numel, 4, saved[1].nbytes),)
 
         self.record(loss, (logs,), (logs, targets, count), backward)
+        return loss
+
+    def loss_in_place(self, logits: Value, targets: Value, ranks: int = 1) -> Value:
+        """The same in one kernel that keeps the logits and three fp32 numbers a row, from each rank
+        that has some of the words; the gradient takes the logits' place."""
+        rows = targets.numel
+        statistics = self.new(3 * rows * ranks, 4, logits.nbytes + targets.nbytes)
+        loss = self.new(1, 4, self.new(rows, 4, logits.nbytes).nbytes)
+
+        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value]:
+            self.kernel(saved[0].nbytes, saved[0].nbytes)
+            return (saved[0],)
+
+        self.record(loss, (logits,), (logits, targets, statistics), backward)
         return loss
 
     def _log_softmax(self, x: Value) -> Value:

@@ -168,7 +168,7 @@ class Program:
         if self.model.activation == "swiglu":
             gate, up = self.project(x, f"{name}.gate", f"{name}.up")
             self.torch.enter(f"{name}.activation")
-            return self.leave(f"{name}.down", self.torch.multiply(self.torch.activation(gate), up))
+            return self.leave(f"{name}.down", self.torch.gated(gate, up))
         (up,) = self.project(x, f"{name}.up")
         self.torch.enter(f"{name}.activation")
         return self.leave(f"{name}.down", self.torch.activation(up))

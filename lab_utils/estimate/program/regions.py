@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from ...config import TrainConfig
 from .attention import Torch
+from .conventions import Collectives
 from .live import Value
 from .model import Program
 
@@ -29,23 +30,35 @@ class Regions(Program):
         if self.ranks != 1:
             self.send(op, "tp", nbytes)
 
-    def _gather(self, x: Value) -> tuple[Value, Value | None]:
-        """The whole, and what the collective holds until nobody refers to it."""
+    def _gather(self, x: Value, at_once: bool = True) -> tuple[Value, Value | None]:
+        """The whole, and what the collective holds until nobody refers to it. `at_once`: it is
+        waited for where it begins."""
         if not self.scattered:
             return x, None
-        whole = self.torch.new(self.ranks * x.numel, x.width, x.nbytes)
-        copy = self.torch.new(x.numel, x.width, x.nbytes)
+        torch, way = self.torch, self.torch.convention.collectives
+        whole = torch.new(self.ranks * x.numel, x.width, x.nbytes)
+        copy = torch.new(x.numel, x.width, x.nbytes) if way is not Collectives.IN_PLACE else None
         self._send("all_gather", whole.nbytes)
-        return whole, copy
+        return whole, None if at_once and way is Collectives.NCCL else copy
+
+    def _waited(self, gathering: Value | None) -> Value | None:
+        """What a collective that was waited for still holds."""
+        return None if self.torch.convention.collectives is Collectives.NCCL else gathering
 
     def _reduce(self, summand: Value) -> tuple[Value, Value | None]:
-        """The sum, a view of the summand, and the ring's room for what comes in."""
+        """The sum, a view of the summand, and the room that the collective takes until it is waited
+        for: a ring's for what comes in, or a copy of the summand."""
         if not self.scattered:
             self._send("all_reduce", summand.nbytes)
             return summand, None
         self._send("reduce_scatter", summand.nbytes)
-        part = summand.numel // self.ranks
-        return Value(summand.storage, part, summand.width), self.torch.new(part, summand.width)
+        part, copies = (
+            summand.numel // self.ranks,
+            self.torch.convention.collectives is Collectives.NCCL,
+        )
+        return Value(summand.storage, part, summand.width), self.torch.new(
+            summand.numel if copies else part, summand.width
+        )
 
     def _own(self, shard: Value) -> Value:
         return (

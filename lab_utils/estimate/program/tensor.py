@@ -41,7 +41,7 @@ class ParallelProgram(VocabularyEnds):
         out, inner = leaf.shape
         if gradient.layout:
             gradient = self.torch.new(gradient.numel, gradient.width, gradient.nbytes)
-        return self.torch.new(
+        return self.torch.weight_gradient(
             out * inner, gradient.width, gradient.nbytes + x.nbytes, 2 * out * x.numel
         )
 
@@ -64,7 +64,7 @@ class ParallelProgram(VocabularyEnds):
 
         def backward(saved: list[Value], gradients: list[Value]) -> list[Value | None]:
             x, *weights = saved
-            whole, gathering = self._gather(x)
+            whole, gathering = self._gather(x, at_once=False)
             torch.scope = names[0]
             summand = self._product(gradients[0], weights[0], leaves[0])
             for name, gradient, weight, leaf in zip(
@@ -75,6 +75,7 @@ class ParallelProgram(VocabularyEnds):
                 torch.kernel(summand.nbytes + product.nbytes, summand.nbytes)
                 del product
             torch.scope = names[0]
+            gathering = self._waited(gathering)
             of_x, ring = self._reduce(summand)
             of_weights = []
             for name, leaf, gradient in zip(names, leaves, gradients, strict=True):

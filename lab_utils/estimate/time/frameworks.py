@@ -3,7 +3,7 @@ format."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,10 @@ class Framework:
     `split_messages`: tp ranks, who hold the same boundary tensor, send a share each and gather it
     inside their node (SC21, section 4.1). `score_passes`: how often fused kernels read or write the
     matrix of attention scores, forward and backward; None: as the ledger's unfused ones do.
-    `gradient_bytes`: of one gradient on the wire; None: as it is held.
+    `gradient_bytes`: of one gradient on the wire; None: as it is held. `overlap_products`:
+    backward, where a region was entered, messages travel under the products that do not wait for
+    them. `keeps`: whose rules say what is in memory (program/conventions.py); None: those of the
+    cluster's kernels, which price the time of every framework.
     """
 
     name: str
@@ -28,6 +31,8 @@ class Framework:
     split_messages: bool = False
     score_passes: tuple[float, float] | None = None
     gradient_bytes: int | None = None
+    overlap_products: bool = False
+    keeps: str | None = None
 
 
 OURS = Framework("ours")
@@ -43,10 +48,14 @@ MEGATRON_SC21 = Framework(
     score_passes=(6.5, 9.5),
     gradient_bytes=2,
 )
+# Korthikanti et al. 2022, section 4.2.2: the gather of the saved input under the product for the
+# input's gradient; Megatron-LM of that year, LinearWithGradAccumulationAndAsyncCommunication: the
+# sum of the input's gradient under the weight's product too
+MEGATRON_2022 = replace(MEGATRON_SC21, name="Megatron-LM, 2022", overlap_products=True)
 # Megatron-Core's README, beside the H100 figure: --overlap-grad-reduce, --overlap-param-gather,
 # --tp-comm-overlap; fp32 gradients
 MEGATRON_CORE = Framework(
-    "Megatron-Core", overlap_parameters=True, overlap_tensor=True, gradient_bytes=4
+    "Megatron-Core", overlap_parameters=True, overlap_tensor=True, gradient_bytes=4, keeps="fused"
 )
 # Rajbhandari et al. 2020 as measured in SC21, section 5.2: fp16 gradients, everything under compute
 DEEPSPEED_ZERO3 = Framework(

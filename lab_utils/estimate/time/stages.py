@@ -8,7 +8,7 @@ number of those, the first one with the embedding and the last one with the head
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
 from ...config import Cluster, ModelConfig, TrainConfig
@@ -17,57 +17,11 @@ from ..ops import Op, block_ledger
 from ..program.share import Share
 from .frameworks import OURS, Framework
 from .links import Link, axis_link, collective_seconds
+from .pass_time import PassTime
 from .roofline import op_time
 
-
-@dataclass(frozen=True, slots=True)
-class PassTime:
-    """Seconds of one micro-batch through a part of the model: what the rank computes, and waits for
-    along tp and cp meanwhile (`cp`: for the latter alone).
-
-    `backward` includes what is recomputed; `weight` is the part that a zero-bubble schedule may put
-    off.
-    """
-
-    forward: float = 0.0
-    backward: float = 0.0
-    weight: float = 0.0
-    tp_forward: float = 0.0
-    tp_backward: float = 0.0
-    tp_hidden: float = 0.0
-    cp: float = 0.0
-
-    def __add__(self, other: PassTime) -> PassTime:
-        return PassTime(
-            self.forward + other.forward,
-            self.backward + other.backward,
-            self.weight + other.weight,
-            self.tp_forward + other.tp_forward,
-            self.tp_backward + other.tp_backward,
-            self.tp_hidden + other.tp_hidden,
-            self.cp + other.cp,
-        )
-
-    def __mul__(self, times: int) -> PassTime:
-        return PassTime(
-            times * self.forward,
-            times * self.backward,
-            times * self.weight,
-            times * self.tp_forward,
-            times * self.tp_backward,
-            times * self.tp_hidden,
-            times * self.cp,
-        )
-
-    @property
-    def compute(self) -> float:
-        """Forward, backward and recomputation."""
-        return self.forward + self.backward + self.weight
-
-    @property
-    def waiting(self) -> float:
-        """What the rank stands still for along tp and cp."""
-        return self.tp_forward + self.tp_backward
+# products that read the same input, side by side
+_ENTRANCES = (("query", "key", "value"), ("gate", "up"), ("head",))
 
 
 class StageClock:
@@ -131,7 +85,7 @@ class StageClock:
     def _one(self, config: TrainConfig, policy: str) -> dict[str, PassTime]:
         p = config.parallel
         links = {axis: axis_link(self.cluster, p, axis) for axis in ("tp", "cp")}
-        sums = dict.fromkeys(("embed", "block", "predict"), PassTime())
+        sums: dict[str, PassTime] = {}
         ledger = block_ledger(
             config.model,
             config.micro_batch,
@@ -141,9 +95,35 @@ class StageClock:
             self.cluster.kernels,
         )
         for part, ops in ledger.items():
-            for op in ops:
-                sums["block" if part == "blocks.0" else part] += self._pass_time(op, config, links)
+            name = "block" if part == "blocks.0" else part
+            times = [self._pass_time(op, config, links) for op in ops]
+            hidden = self._under_products(list(zip(ops, times, strict=True)), config, links["tp"])
+            waiting = PassTime(tp_backward=-hidden, tp_hidden=hidden)
+            sums[name] = sum(times, waiting)
         return sums
+
+    def _under_products(
+        self, ops: list[tuple[Op, PassTime]], config: TrainConfig, link: Link
+    ) -> float:
+        """Backward, where a region was entered: the saved input is gathered again under the product
+        that gives the input's gradient, and that is summed under the products of the weights'."""
+        if (
+            not self.framework.overlap_products
+            or self.framework.overlap_tensor
+            or "tp" in self.free
+        ):
+            return 0.0
+        hidden = 0.0
+        for entrance in _ENTRANCES:
+            group = [(op, time) for op, time in ops if op.name.rsplit(".", 1)[-1] in entrance]
+            cover = sum(time.weight for _, time in group)
+            for op, _ in group:
+                hidden += sum(
+                    min(cover, collective_seconds(m.op, m.bytes, config.parallel.tp, link))
+                    for m in op.traffic
+                    if m.phase == "backward" and m.axis == "tp"
+                )
+        return hidden
 
     def _pass_time(self, op: Op, config: TrainConfig, links: Mapping[str, Link]) -> PassTime:
         if (

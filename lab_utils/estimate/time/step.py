@@ -15,8 +15,9 @@ from functools import cached_property
 from ...config import Cluster, ConfigError, TrainConfig
 from ...i18n import t
 from .frameworks import OURS, Framework
+from .pass_time import PassTime
 from .schedule import pipeline_seconds
-from .stages import PassTime, StageClock, model_flops
+from .stages import StageClock, model_flops
 from .wires import Wires
 
 RESOURCES = (

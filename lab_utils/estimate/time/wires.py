@@ -12,8 +12,8 @@ from ...layout.parameters import parameter_count, parameter_shapes
 from ...layout.stages import stage_layers
 from .frameworks import Framework
 from .links import axis_link, collective_seconds
+from .pass_time import PassTime
 from .roofline import memory_rate
-from .stages import PassTime
 
 # AdamW reads weight, gradient and both moments and writes all but the gradient: 7 fp32 numbers. SGD
 # with momentum: 5.
