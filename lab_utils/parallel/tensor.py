@@ -13,7 +13,7 @@ regions all work is token by token, so it does not matter *which* tokens a rank 
 equal run of the micro-batch's b·s tokens as they lie in memory.
 
 What here knows our GPT by name is the last function; for any other model there is
-`tensor_parallel(module, axis, plan)` in plan.py.
+`tensor_parallel(module, axis, plan)` in tensor_parallel.py.
 """
 
 from __future__ import annotations

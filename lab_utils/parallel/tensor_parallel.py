@@ -19,13 +19,13 @@ from ..layout.stages import part_of
 from .comm import Axis
 from .flat_unit import install
 from .gradient_sync import same_start
-from .plan import Attributes, Cut, Entry, Plan, is_style, matched, refuse_entry
 from .styles import PRODUCTS, STYLES, kind_of
 from .tensor import Region
+from .tensor_plan import Attributes, Cut, Entry, TensorPlan, is_style, matched, refuse_entry
 
 
 def tensor_parallel(
-    module: nn.Module, axis: Axis, plan: Plan, *, broadcast: bool = True
+    module: nn.Module, axis: Axis, plan: TensorPlan, *, broadcast: bool = True
 ) -> TensorParallel:
     """Share the layers of `module` out over the ranks of `axis`, in place; the module is whole on
     every rank before.

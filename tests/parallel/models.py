@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from lab_utils.parallel import plans
-from lab_utils.parallel.plan import Attributes, Plan
+from lab_utils.parallel import tensor_plans
+from lab_utils.parallel.tensor_plan import Attributes, TensorPlan
 
 ROWS = 8  # of the whole batch; 2 and 4 ranks have equal shares
 
@@ -127,8 +127,8 @@ LANGUAGE: dict[str, Callable[[], nn.Module]] = {
 }
 
 # how tensor parallelism may share them out
-PLANS: dict[str, Callable[[nn.Module], Plan]] = {
-    "encoder": lambda model: plans.ENCODER,
+PLANS: dict[str, Callable[[nn.Module], TensorPlan]] = {
+    "encoder": lambda model: tensor_plans.ENCODER,
     "convolutional": lambda model: {
         "layers.0": "column",
         "layers.1": ["channels", Attributes("num_groups")],
@@ -141,8 +141,8 @@ PLANS: dict[str, Callable[[nn.Module], Plan]] = {
         "head": "head",
     },
     "mixed": lambda model: {"layers.[024]": "column", "layers.[135]": "row"},
-    "gpt2": lambda model: plans.gpt2(model.inner.config),
-    "llama": lambda model: plans.llama(model.inner.config),
+    "gpt2": lambda model: tensor_plans.gpt2(model.inner.config),
+    "llama": lambda model: tensor_plans.llama(model.inner.config),
 }
 
 

@@ -8,7 +8,7 @@ from models import ROWS, batches, loss_of, made
 from torch import Tensor, nn
 
 from lab_utils import ParallelConfig, launch
-from lab_utils.parallel import plans
+from lab_utils.parallel import tensor_plans
 from lab_utils.parallel.mesh import Mesh
 from lab_utils.parallel.tensor_parallel import tensor_parallel
 
@@ -69,7 +69,7 @@ def asked_without_gradients(ranks: int) -> tuple[list[Tensor], list[Tensor], Ten
     axis, both = Mesh(ParallelConfig(tp=ranks))["tp"], []
     for is_cut in (False, True):
         model, norm = made("encoder", 0), None
-        shared = tensor_parallel(model, axis, plans.ENCODER) if is_cut else None
+        shared = tensor_parallel(model, axis, tensor_plans.ENCODER) if is_cut else None
         (x, y), *_ = batches(model, 1)
         loss_of(model, x, y).backward()
         gradients = [p.grad for p in model.parameters()]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as checkpoint_of_torch
 
 from lab_utils import ParallelConfig, launch
-from lab_utils.parallel import plans
+from lab_utils.parallel import tensor_plans
 from lab_utils.parallel.mesh import Mesh
 from lab_utils.parallel.shard import shard
 from lab_utils.parallel.tensor_parallel import tensor_parallel
@@ -91,7 +91,7 @@ def shared_out(ranks: int) -> list[dict[str, Tensor]]:
     for where in (inside, around):
         for by in BY.values():
             model = made("encoder", axis.rank)
-            shared = tensor_parallel(model, axis, plans.ENCODER)
+            shared = tensor_parallel(model, axis, tensor_plans.ENCODER)
             where(model, by)
             optimizer = optimizer_of(model)
             for x, y in batches(model, STEPS):

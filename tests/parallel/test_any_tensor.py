@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from lab_utils import ParallelConfig, launch
 from lab_utils.measure.memory import storage_bytes
-from lab_utils.parallel import plans
+from lab_utils.parallel import tensor_plans
 from lab_utils.parallel.data_parallel import data_parallel
 from lab_utils.parallel.mesh import Mesh
-from lab_utils.parallel.plan import Plan
 from lab_utils.parallel.shard import shard
 from lab_utils.parallel.styled_layers import Row
 from lab_utils.parallel.tensor_parallel import tensor_parallel
+from lab_utils.parallel.tensor_plan import TensorPlan
 
 # what 4 ranks can share out
 OF_FOUR = ["encoder", "tied"]
@@ -129,7 +129,7 @@ class NormedHeads(nn.Module):
         return self.output((q * k.sigmoid()).flatten(-2))
 
 
-NORMED: Plan = {"": "enter", "query": "column", "key": "column", "output": "row"}
+NORMED: TensorPlan = {"": "enter", "query": "column", "key": "column", "output": "row"}
 
 
 def normed_gradients(ranks: int) -> tuple[list[Tensor], list[Tensor], list[tuple[str, int]]]:
@@ -157,7 +157,7 @@ def test_a_norm_that_all_heads_share_gets_the_sum_of_their_gradients():
 def held(ranks: int) -> tuple[int, int, int]:
     """On a rank: bytes of the encoder's weights, gradients and optimizer states."""
     axis, model = Mesh(ParallelConfig(tp=ranks))["tp"], made("encoder", 0)
-    tensor_parallel(model, axis, plans.ENCODER)
+    tensor_parallel(model, axis, tensor_plans.ENCODER)
     optimizer = optimizer_of(model)
     (x, y), *_ = batches(model, 1)
     loss_of(model, x, y).backward()

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from lab_utils import ParallelConfig, launch
 from lab_utils.i18n import set_language
 from lab_utils.parallel.mesh import Mesh
-from lab_utils.parallel.plan import Attributes, Cut, Plan
 from lab_utils.parallel.tensor_parallel import tensor_parallel
+from lab_utils.parallel.tensor_plan import Attributes, Cut, TensorPlan
 
 
 class Gated(nn.Module):
@@ -27,7 +27,7 @@ HALVES = (
     "after what is cut by column the plan needs what is cut by row, and before it the other way"
     " round."
 )
-WRONG: list[tuple[Plan, str]] = [
+WRONG: list[tuple[TensorPlan, str]] = [
     ({"upp": "column"}, "the plan's 'upp' is the name of no module; the nearest is 'up'."),
     (
         {"up": "columns"},

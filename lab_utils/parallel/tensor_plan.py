@@ -33,10 +33,10 @@ class Attributes(tuple[str, ...]):
 
 
 Entry = str | Cut | Attributes
-Plan = Mapping[str, Entry | list[Entry]]
+TensorPlan = Mapping[str, Entry | list[Entry]]
 
 
-def matched(module: nn.Module, plan: Plan) -> list[tuple[str, Entry]]:
+def matched(module: nn.Module, plan: TensorPlan) -> list[tuple[str, Entry]]:
     """Every entry with the name of each module that it is for."""
     names = [name for name, _ in module.named_modules()]
     found = []

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .plan import Attributes, Cut, Plan
+from .tensor_plan import Attributes, Cut, TensorPlan
 
 
-def gpt2(config: Any) -> Plan:
+def gpt2(config: Any) -> TensorPlan:
     """Of a transformers.GPT2LMHeadModel: its query, key and value lie in one weight."""
     head_dim = config.hidden_size // config.num_attention_heads
     return {
@@ -26,7 +26,7 @@ def gpt2(config: Any) -> Plan:
     }
 
 
-def llama(config: Any) -> Plan:
+def llama(config: Any) -> TensorPlan:
     """Of a transformers.LlamaForCausalLM, and of models built like it: heads stay whole, so the
     key/value heads bound the degree."""
     head_dim = getattr(config, "head_dim", None) or (
@@ -46,4 +46,4 @@ def llama(config: Any) -> Plan:
 
 
 # torch.nn.TransformerEncoder and TransformerEncoderLayer
-ENCODER: Plan = {"*self_attn": "heads", "*linear1": "column", "*linear2": "row"}
+ENCODER: TensorPlan = {"*self_attn": "heads", "*linear1": "column", "*linear2": "row"}
