@@ -14,6 +14,7 @@ from lab_utils.estimate.memory.closed_form import rank_memory
 from lab_utils.estimate.memory.lifetimes import simulate_step
 from lab_utils.estimate.ops import block_ledger
 from lab_utils.estimate.plan.needs import least_bytes, needed_bytes
+from lab_utils.estimate.program.share import Share
 from lab_utils.estimate.time.frameworks import MEGATRON_CORE
 
 LLAMA = TrainConfig.of("llama3.1-405b").model
@@ -23,7 +24,9 @@ TOKENS_OF_A_STEP = 8 * (8192 + 1)
 
 def saved(convention: str, part: str = "blocks.0") -> dict[str, int]:
     """Bytes by op of one block of the published layout."""
-    ledger = block_ledger(LLAMA, 1, "bf16-pure", TP, True, "none", convention)
+    ledger = block_ledger(
+        LLAMA, 1, "bf16-pure", Share(TP, sequence_parallel=True), "none", convention
+    )
     return {op.name.removeprefix("blocks.0."): op.saved_bytes for op in ledger[part]}
 
 

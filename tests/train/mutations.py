@@ -319,6 +319,10 @@ def _norm_without(axis: str) -> None:
         def __init__(self, mesh: Any) -> None:
             self.mesh, self.device = mesh, mesh.device
 
+        @property
+        def data(self) -> Any:
+            return self["dp"] if axis == "dp" else self.mesh.data
+
         def __getitem__(self, name: str) -> Any:
             from lab_utils.parallel.comm import Axis
             from lab_utils.parallel.ledger import Ledger

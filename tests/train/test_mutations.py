@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import context_mutations as c
 import mutations as m
 import pytest
 from equality import Run, check_equal, runs_on_rank, together
@@ -24,7 +25,7 @@ SMALL = TrainConfig.of(
     clip=0.0,
     bucket_mib=0.02,
 )
-DP = SMALL.replace(dp=2)
+DP, RING = SMALL.replace(dp=2), SMALL.replace(cp=2)
 MUTATIONS: list[tuple[Callable[[], None], TrainConfig]] = [
     (m.scaled_by_local_tokens, DP),
     (m.not_divided_by_the_micro_batches, DP),
@@ -59,6 +60,18 @@ MUTATIONS: list[tuple[Callable[[], None], TrainConfig]] = [
     (m.norm_of_one_tensor_rank, SMALL.replace(tp=2, clip=0.25)),
     (m.replicas_counted_twice, SMALL.replace(tp=2, clip=0.25)),
     (m.clipping_forgotten, DP.replace(clip=0.25)),
+    (c.parts_put_together_as_if_equal, RING),
+    (c.weight_of_the_sum_not_kept, RING),
+    (c.own_tokens_see_the_future, RING),
+    (c.earlier_and_later_changed_over, RING),
+    (c.the_same_keys_every_time, RING),
+    (c.gradients_of_keys_not_sent_home, RING),
+    (c.positions_counted_from_zero, RING),
+    (c.positions_counted_from_zero, RING.replace(positions="rope", cp_kind="all-to-all")),
+    (c.plain_runs_for_a_zigzag_ring, RING),
+    (c.heads_come_back_in_another_order, RING.replace(cp_kind="all-to-all")),
+    (c.gradients_summed_over_dp_alone, RING),
+    (c.heads_kept_instead_of_sent, RING.replace(cp_kind="all-to-all")),
 ]
 
 

@@ -152,8 +152,8 @@ def test_what_is_refused_is_what_the_layout_refuses_and_says_what_works(tools):
 
 
 def test_the_table_that_travels_is_what_the_estimator_says_today(tools, panel):
-    """If this fails, the estimator has changed: python -c "from lab_utils.widgets import
-    memory_anatomy; memory_anatomy.keep()"."""
+    """If this fails, the estimator has changed: python -c "from
+    lab_utils.widgets.memory_anatomy.tool import keep; keep()"."""
     controls = {control.name: control for control in tools["en"].controls}
     tables = decompress(json.loads(memory_anatomy.KEPT.read_text(encoding="ascii")))
     for table, amount in zip(tables, panel._amounts, strict=True):
