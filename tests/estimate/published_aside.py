@@ -1,7 +1,8 @@
 """Published iterations that took no part in any fit, and in no choice of the fit's form: what the
 constants fitted on SC21's tables say of them.
 
-Run it for the table: `python tests/estimate/published_aside.py`. Sources, copied by hand:
+Run it for the table: `python tests/estimate/published_aside.py`. Typed from memory of the papers,
+which were not at hand; the increases and the MFU that they print agree with the numbers here. From
 Korthikanti et al. 2022, "Reducing Activation Recomputation in Large Transformer Models", table 3
 (configurations) and table 5 (seconds of an iteration), A100-80GB, sequences of 2,048, one replica:
 everything recomputed without sequence parallelism, and attention alone with it.

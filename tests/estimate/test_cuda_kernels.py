@@ -152,13 +152,14 @@ def test_norms_are_one_kernel_each_on_cuda():
 
 def test_the_draw_covers_what_it_has_to():
     drawn = [step.config for step in STEPS]
-    assert len({(step.config, step.tp_rank) for step in STEPS}) >= 250
+    assert len({(step.config, step.tp_rank) for step in STEPS}) >= 300
     for name in ("attention", "norm", "activation", "positions", "tied", "bias"):
         assert min(Counter(getattr(c.model, name) for c in drawn).values()) >= 60, name
     for name, least in (("precision", 60), ("clip", 80), ("micro_batches", 60)):
         assert min(Counter(getattr(c, name) for c in drawn).values()) >= least, name
     assert min(Counter(c.parallel.tp for c in drawn).values()) >= 20
     assert sum(c.parallel.sequence_parallel for c in drawn) >= 40
+    assert min(Counter(c.parallel.zero for c in drawn if c.parallel.dp > 1).values()) >= 4
     for tp in (False, True):
         some = [c for c in drawn if (c.parallel.tp > 1) == tp]
         assert {"none", "selective", "full", "0"} <= {c.recompute for c in some}

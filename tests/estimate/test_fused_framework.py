@@ -146,9 +146,9 @@ def fullest(convention: str, zero: int = 2) -> float:
 
 
 def test_what_explains_llama_405b_on_80_gb():
-    """By eager torch's rules it needs 91 GB, by a fused framework's 75: it fits under 1F1B."""
+    """By eager torch's rules it needs 92 GB, by a fused framework's 75: it fits under 1F1B."""
     eager, fused = fullest("cuda"), fullest("fused")
-    assert eager == pytest.approx(91.4, abs=0.1)
+    assert eager == pytest.approx(92.2, abs=0.1)
     assert fused == pytest.approx(75.1, abs=0.1)
     assert fused * 1e9 < GPU < eager * 1e9
     # each term: what would be added without it

@@ -8,15 +8,15 @@ from typing import Any
 from lab_utils.config import divisors
 
 MODELS = ("gpt2", "llama3-8b")  # whole, one sequence of full length
-ONE_GPU, TENSOR_PARALLEL = 160, 96
+ONE_GPU, TENSOR_PARALLEL, SHARDED = 160, 96, 48
 _CUT = dict(tp=8, sequence_parallel=True, global_batch=1, precision="bf16-pure")
 Drawn = tuple[str, dict[str, Any], int]  # preset, flags, position on the tp axis
 
 
 def wanted() -> list[Drawn]:
-    """Random steps of tiny models on one GPU and on a rank of 2, 4 or 8, and two models of full
-    size."""
-    one, shared = random.Random(2013), random.Random(2014)
+    """Random steps of tiny models on one GPU, on a rank of 2, 4 or 8 along tp, and of 2 to 4 along
+    dp, with and without ZeRO; and two models of full size."""
+    one, shared, sharded = (random.Random(2013 + i) for i in range(3))
     return [
         *(("tiny", _draw(one), 0) for _ in range(ONE_GPU)),
         *(("tiny", *_shared_out(shared)) for _ in range(TENSOR_PARALLEL)),
@@ -26,6 +26,7 @@ def wanted() -> list[Drawn]:
             for precision in ("bf16-pure", "bf16")
         ),
         *(("llama3-8b", _CUT | {"recompute": policy}, 3) for policy in ("none", "full")),
+        *(("tiny", *_sharded(sharded)) for _ in range(SHARDED)),
     ]
 
 
@@ -63,3 +64,11 @@ def _shared_out(rng: random.Random) -> tuple[dict[str, Any], int]:
     flags |= dict(tp=tp, heads=shared * group, kv_heads=shared, hidden=rng.choice([32, 48]))
     flags |= dict(ffn=rng.choice([83, 96]), sequence_parallel=rng.random() < 0.6)
     return flags, rng.randrange(tp)
+
+
+def _sharded(rng: random.Random) -> tuple[dict[str, Any], int]:
+    """The same on the first rank of dp, some of them of tp, too; shards have to be padded."""
+    flags, rank = _shared_out(rng) if rng.random() < 0.3 else (_draw(rng), 0)
+    dp = rng.choice([2, 3, 4])
+    batch = dp * flags["global_batch"]
+    return flags | dict(dp=dp, zero=rng.choice([0, 1, 2, 3, 3]), global_batch=batch), rank

@@ -2,9 +2,10 @@
 whole steps of random configurations; no GPU needed, nothing is computed. `make cuda-rules` runs it
 in an environment of its own (4.7 GB) and holds the estimator to what it wrote; minutes.
 
-Steps are of one GPU, and of one rank of 2, 4 or 8 that share every matrix product, with and without
-sequence parallelism. There the layers are parallel/tensor.py's own, run whole on the rank's shapes;
-the other ranks are not there, and a collective allocates what ours does on NCCL (fake_cuda.Alone).
+Steps are of one GPU; of one rank of 2, 4 or 8 that share every matrix product, with and without
+sequence parallelism; and of one of 2 to 4 that share the batch, with and without ZeRO. There layers
+and shards are parallel/'s own, run whole on the rank's shapes; the other ranks are not there, and a
+collective allocates what ours does on NCCL (fake_cuda.Alone).
 
 What stays unproven, because it asks a driver: how the caching allocator rounds and keeps segments
 (c10/cuda/CUDACachingAllocator.cpp: blocks of 512 bytes in segments of 2 and 20 MiB or multiples of
@@ -12,7 +13,7 @@ What stays unproven, because it asks a driver: how the caching allocator rounds 
 more on Hopper: CUDABlas.cpp, pytorch pull request 120925); NCCL's buffers (NCCL_BUFFSIZE, 4 MiB a
 channel and peer by default); the CUDA context with its kernels (not documented: hundreds of MiB);
 and what a kernel takes inside itself (split products, the sums of a norm's backward pass).
-estimate/memory/allocator.py has them as labelled additions. ZeRO's collectives were not recorded.
+estimate/memory/allocator.py has them as labelled additions.
 
 tests/estimate/test_cuda_kernels.py holds the estimator against the file.
 """

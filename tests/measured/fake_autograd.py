@@ -131,3 +131,6 @@ def _accumulate(variable: Tensor, gradient: Tensor) -> None:
         variable.grad = gradient.detach()
     else:
         variable.grad = torch.empty_like(variable).copy_(gradient)
+    del gradient
+    for hook in dict(variable._post_accumulate_grad_hooks or {}).values():
+        hook(variable)

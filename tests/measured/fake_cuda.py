@@ -5,8 +5,8 @@ Needs `torch===2.13.0` (the build with CUDA) in an environment of its own: see c
 The engine, the model, its tensor-parallel layers, autograd's graph and the instruments are the real
 ones. What needs a driver is done here in its place: autograd's engine (fake_autograd.py), the
 choice of the attention kernel, autocast's question whether there is a device, and the states of
-random generators. Of tensor-parallel ranks one is there; its collectives allocate what they do on
-NCCL, and keep it for as long (Alone).
+random generators. Of several ranks one is there; its collectives allocate what they do on NCCL, and
+keep it for as long (Alone).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from lab_utils import TrainConfig
+from lab_utils.config import ParallelConfig
 from lab_utils.data.loader import MicroBatch, StepBatch
 from lab_utils.measure.fake import _Numbers, _OneProcess
 from lab_utils.measure.live import LiveStorages
@@ -103,12 +104,14 @@ class Alone(Axis):
 
 
 class _OneGpu(_OneProcess):
-    """A mesh of one process; with `tp` others, who are not there, it is at `rank` of that axis."""
+    """A mesh of one process, at `tp_rank` of the tp axis and first of the dp axis; the others are
+    not there."""
 
-    def __init__(self, tp: int = 1, rank: int = 0) -> None:
+    def __init__(self, parallel: ParallelConfig, tp_rank: int = 0) -> None:
         super().__init__()
         self.device = torch.device("cuda", 0)
-        self._axes["tp"] = Alone("tp", list(range(tp)), rank, None, self.ledger)
+        self._axes["tp"] = Alone("tp", list(range(parallel.tp)), tp_rank, None, self.ledger)
+        self._axes["dp"] = Alone("dp", list(range(parallel.dp)), 0, None, self.ledger)
 
 
 @contextmanager
@@ -138,12 +141,18 @@ def cuda_step(config: TrainConfig, tp_rank: int = 0) -> dict[str, Any]:
 
     with warnings.catch_warnings(), FakeTensorMode(), _Numbers(), without_a_driver():
         warnings.simplefilter("ignore")
-        engine = OurEngine(config, _OneGpu(config.parallel.tp, tp_rank))
+        engine = OurEngine(config, _OneGpu(config.parallel, tp_rank))
         engine.forward_backward(_batch(config))
         engine.update()
         batch = _batch(config)
         saved = Saved(engine.model, engine.weights())
         live = LiveStorages(engine.held, saved, (x for m in batch.micro_batches for x in m))
+
+        def observe(what: str, tensor: Tensor, held: bool) -> None:
+            saved.observe(what, tensor, held)
+            live.observe(what, tensor, held)
+
+        engine.mesh.ledger.observer = observe
         with saved, live:
             engine.forward_backward(batch)
             engine.update()
@@ -155,7 +164,8 @@ def cuda_step(config: TrainConfig, tp_rank: int = 0) -> dict[str, Any]:
 
 def _batch(config: TrainConfig) -> StepBatch:
     """As measure.fake's: it lies in memory as the loader's does, on the device."""
-    rows = torch.empty(config.global_batch, config.model.seq + 1, dtype=torch.int64, device="cuda")
+    share = config.global_batch // config.parallel.dp
+    rows = torch.empty(share, config.model.seq + 1, dtype=torch.int64, device="cuda")
     parts = rows.split(config.micro_batch)
     return StepBatch(
         0,

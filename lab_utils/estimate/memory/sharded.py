@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from ...config import TrainConfig
 from ...layout.units import Unit
+from ..program.conventions import Collectives
 from ..program.live import Storage, Value
 from ..program.model import Program
 from ..program.tape import Leaf
@@ -27,6 +28,7 @@ class _Flat:
         convention = sync.torch.convention
         self.gradient_width = grown = convention.gradient_width(held)
         self.in_place = convention.main_gradients or sync.ranks == 1
+        self.waits = convention.collectives is Collectives.NCCL
         self.whole = Storage(
             self.torch,
             0 if stage == 3 else unit.numel * held,
@@ -37,7 +39,9 @@ class _Flat:
         self.shard_gradient = Value(
             self.gradient or Storage(self.torch, shard * grown, "gradients"), shard, grown
         )
-        self.resident, self.arriving = stage < 3, self._shard_copy(gathered) if stage == 3 else None
+        self.resident, self.arriving = stage < 3, None
+        if stage == 3 and not self.waits:
+            self.arriving = self._shard_copy(gathered)
         self.names = {part.name for part in unit.parts}
         self.missing = set(self.names)
 
@@ -49,6 +53,10 @@ class _Flat:
         if not self.resident:
             self.whole.resize(self.unit.numel * self.gathered_width)
             self.arriving, self.resident = self._shard_copy(self.gathered_width), True
+
+    def arrived(self) -> None:
+        if self.waits:
+            self.arriving = None
 
     def free(self) -> None:
         if self.sync.stage == 3 and self.resident:
@@ -65,10 +73,12 @@ class _Flat:
         )
 
     def reduce(self) -> Value | None:
-        """Room for what the ring brings in."""
+        """Room for what the ring brings in, or on NCCL a copy of what goes in."""
         self.missing, self.leaving = set(self.names), self.gradient
         if self.sync.stage > 1:
             self.gradient = None
+        if self.waits and not self.in_place:
+            return self.torch.new(self.unit.numel, self.gradient_width)
         return self._shard_copy(self.gradient_width)
 
     def collect(self) -> None:
@@ -182,6 +192,8 @@ class Sharded:
         def present(i: int, then: int) -> None:
             for flat in (*needs[i], *(needs[then] if 0 <= then < len(needs) else ())):
                 flat.gather()
+            for flat in needs[i]:
+                flat.arrived()
 
         def guarded(part: str, x: Value | None, micro: int) -> Value:
             i = parts.index(part)

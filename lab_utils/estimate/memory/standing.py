@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ...config import ModelConfig, ParallelConfig, TrainConfig
 from ...layout.placement import Placement
-from ..program.conventions import CONVENTIONS
+from ..program.conventions import CONVENTIONS, Collectives
 from ..program.rank_shape import held_placements, held_units
 from .sync import has_buckets, in_buckets
 
@@ -53,7 +53,7 @@ def standing(
         )
         arriving = (
             sum(u.numel // p.replicas * n * (2 if u.low_precision else width) for u, n in units)
-            if p.zero == 3 and p.replicas > 1 and not rules.main_gradients
+            if p.zero == 3 and p.replicas > 1 and rules.collectives is Collectives.RING
             else 0
         )
         partial = sum(

@@ -78,7 +78,7 @@ class Convention:
     """`norm_statistics_width(width of the input)`, bytes; `fused_rms_norm`: one kernel that saves
     its input and one fp32 number a row; `softmax_in_fp32`: attention weights under autocast;
     `attention(width, whether query heads share keys)`: what a fused attention runs; `collectives`:
-    of tensor parallelism; `fused_gate`, `fused_rotary`: one kernel each; `loss_in_place`: the
+    of tp and of ZeRO; `fused_gate`, `fused_rotary`: one kernel each; `loss_in_place`: the
     gradient takes the logits' place; `main_gradients`: kept in fp32, products add to them, and they
     travel in place; `drops_sent`: a pipeline's messages go as soon as they are sent."""
 
