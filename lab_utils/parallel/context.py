@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..config import ContextParallel
+from ..i18n import t
 from ..layout.context import Meeting, meetings, runs_of_rank
 from ..model import AttentionCore
 from .comm import Axis, Pending
@@ -183,6 +184,14 @@ def _merge(out: Tensor, lse: Tensor, other: Tensor, other_lse: Tensor) -> None:
 def _attend(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
     """Fused attention, the CPU's: its output (b, a, s, d), and each row's log-sum-exp, (b, a, s)
     fp32."""
+    if q.device.type != "cpu":
+        raise NotImplementedError(
+            t(
+                "--cp-kind ring knows the CPU's attention kernel alone: use --cp-kind all-to-all on"
+                " GPUs.",
+                "--cp-kind ring 目前只支持 CPU 的注意力算子：在 GPU 上请用 --cp-kind all-to-all。",
+            )
+        )
     return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal)
 
 
