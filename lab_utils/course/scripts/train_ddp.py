@@ -52,6 +52,9 @@ def main() -> None:
             dist.all_reduce(mean)
             if rank == 0:
                 print(f"epoch {epoch} loss {mean.item():.7f}", flush=True)
+    # en: Nobody leaves while another may still be waiting for what it sent.
+    # zh: 还有 rank 可能在等它发出的数据时，谁都不能先走。
+    dist.barrier()
     dist.destroy_process_group()
 
 

@@ -62,6 +62,9 @@ def main() -> None:
     norm = model[0].weight.full_tensor().norm().item()
     if rank == 0:
         print(f"rank 0 keeps {kept} weights; norm of the embedding {norm:.4f}", flush=True)
+    # en: Nobody leaves while another may still be waiting for what it sent.
+    # zh: 还有 rank 可能在等它发出的数据时，谁都不能先走。
+    dist.barrier()
     dist.destroy_process_group()
 
 
