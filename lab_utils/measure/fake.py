@@ -29,7 +29,6 @@ class _OneProcess(Mesh):
     def __init__(self) -> None:
         self.ledger, self.rank, self.device = Ledger(), 0, torch.device("cpu")
         self._axes = {name: Axis(name, [0], 0, None, self.ledger) for name in AXES}
-        self.data = self._axes["dp"]
 
 
 class _Numbers(TorchDispatchMode):

@@ -18,7 +18,7 @@ AXES = ("dp", "pp", "cp", "tp")  # the outermost first
 
 class Mesh:
     """Where this rank stands, and its axes: `mesh["dp"]` is an Axis, of one rank where that degree
-    is 1. `mesh.data` is the axis of all ranks that hold the same weights, dp and cp as one.
+    is 1. `mesh.data` is dp and cp as one.
 
     All axes share one ledger. The process group must be initialised, with as many ranks as the
     degrees' product.
@@ -43,7 +43,6 @@ class Mesh:
         if "dp" in wide and "cp" in wide:
             both = grid["dp", "cp"]._flatten("dp_cp")
             self._axes["dp_cp"] = self._axis("dp_cp", both.get_group())
-        self.data = self._axes["dp_cp" if "dp_cp" in self._axes else "cp" if "cp" in wide else "dp"]
 
     def _axis(self, name: str, group: dist.ProcessGroup) -> Axis:
         ranks = dist.get_process_group_ranks(group)
@@ -51,6 +50,13 @@ class Mesh:
 
     def __getitem__(self, name: str) -> Axis:
         return self._axes[name]
+
+    @property
+    def data(self) -> Axis:
+        """The axis of all ranks that hold the same weights: over it gradients are summed."""
+        if "dp_cp" in self._axes:
+            return self._axes["dp_cp"]
+        return self._axes["cp" if self._axes["cp"].size > 1 else "dp"]
 
     @property
     def sizes(self) -> dict[str, int]:

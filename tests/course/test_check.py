@@ -207,7 +207,7 @@ def test_an_interrupt_ends_in_one_sentence_and_leaves_no_rank(tmp_path):
     assert ran.stdout.splitlines() == [
         "The check was stopped before its end; none of its processes is left.",
         "0 ranks",
-    ], ran.stderr
+    ], (ran.returncode, ran.stderr)
     assert "Traceback" not in ran.stderr
 
 
