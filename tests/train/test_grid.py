@@ -12,7 +12,7 @@ from pairs import pairs_of
 
 from lab_utils import TrainConfig, estimate, launch
 
-pytestmark = pytest.mark.timeout(1200)  # all layouts of a size of the world run in one launch
+pytestmark = pytest.mark.timeout(2400)  # all layouts of a size of the world run in one launch
 WORLDS = (2, 4, 8)
 TOLERANCE = {"fp32": (1e-6, 1e-6), "bf16": (5e-3, 2e-2), "bf16-pure": (5e-3, 2e-2)}
 TERMS = (
