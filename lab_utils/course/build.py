@@ -199,7 +199,7 @@ def build(target: Target, root: Path) -> Iterator[str]:
             verb = "outputs kept"
         else:
             try:
-                unseen = execute(made, target.path.parent) - closure(code_of(made)).keys()
+                unseen = execute(made) - closure(code_of(made)).keys()
             except RunError as error:
                 yield f"{name} was not built: {error}"
                 return

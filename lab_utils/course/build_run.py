@@ -40,13 +40,18 @@ def kernel_environment() -> dict[str, str]:
     }
 
 
-def execute(notebook: NotebookNode, folder: Path, timeout_s: int = CELL_TIMEOUT_S) -> set[str]:
-    """Run every cell in `folder` and keep cleaned outputs in the notebook.
+def execute(notebook: NotebookNode, timeout_s: int = CELL_TIMEOUT_S) -> set[str]:
+    """Run every cell in an empty folder, as a learner's is on the first day, and keep cleaned
+    outputs in the notebook.
 
     Returns the files of lab_utils that the kernel and its ranks opened, relative to the package's
     parent; a module counts as its .py. Raises RunError.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        return _execute(notebook, folder, timeout_s)
+
+
+def _execute(notebook: NotebookNode, folder: str, timeout_s: int) -> set[str]:
     metadata = deepcopy(notebook.metadata)  # the kernel adds its versions
     client = NotebookClient(
         notebook,
@@ -56,7 +61,7 @@ def execute(notebook: NotebookNode, folder: Path, timeout_s: int = CELL_TIMEOUT_
         coalesce_streams=True,
         record_timing=False,
         extra_arguments=["--IPKernelApp.log_level=50"],
-        resources={"metadata": {"path": str(folder)}},
+        resources={"metadata": {"path": folder}},
     )
     try:
         opened = _run(client)

@@ -1,6 +1,6 @@
 """What a learner has done, kept in the learner's own folder: ids and figures, no language.
 
-One JSON file for each exercise. The folder is $LAB_PROGRESS, else `progress` beside the `lessons`
+One JSON file for each exercise, and for each script that the course wrote. The folder is $LAB_PROGRESS, else `progress` beside the `lessons`
 that is found from the working directory upwards, else ./progress. An empty LAB_PROGRESS keeps
 nothing beyond this process. A file that cannot be read counts as empty and is written anew; a
 folder that cannot be written costs the learner the memory, never the verdict.
@@ -65,6 +65,17 @@ def add_attempt(exercise: str, criterion: str, digest: str) -> None:
         known = _read(exercise)
         kept = _attempts(known) | {criterion: [*before, digest]}
         _write(exercise, known | {"attempts": kept})
+
+
+def written(file: str) -> str | None:
+    """The digest of what the course last wrote into the learner's `file`; None: nothing yet."""
+    known = _read(file).get("written")
+    return known if isinstance(known, str) else None
+
+
+def keep_written(file: str, digest: str) -> None:
+    """Keep the digest of what the course has just written into the learner's `file`."""
+    _write(file, {"written": digest})
 
 
 def forget() -> None:

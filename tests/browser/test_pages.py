@@ -11,6 +11,7 @@ import pytest
 from harness import REPOSITORY, Lab, Notebook, script
 from pairs import EXHAUSTIVE
 
+pytestmark = pytest.mark.timeout(900 if EXHAUSTIVE else 300)  # six views of a page in one test
 CHECKS = script("page_checks")
 PAGES = sorted(
     path.relative_to(REPOSITORY).as_posix()

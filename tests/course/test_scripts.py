@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from lab_utils.course import scripts
 from lab_utils.course.scripts import FOLDER, SCRIPTS, losses, script, torchrun, write_script
 from lab_utils.course.tables import print_by_rank, print_places, print_side_by_side
 
@@ -53,6 +54,21 @@ def test_a_script_that_fails_says_why_and_one_that_was_changed_is_kept(
     assert "yours" in capsys.readouterr().out
     with pytest.raises(RuntimeError, match="of my own"):
         torchrun("train_ddp.py", 1)
+
+
+def test_a_script_of_an_older_course_is_written_anew(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LAB_PROGRESS", str(tmp_path / "progress"))
+    path = tmp_path / "train_ddp.py"
+    with monkeypatch.context() as before:
+        before.setattr(scripts, "script", lambda name, lang: "print('of last year')\n")
+        write_script("train_ddp.py")
+    write_script("train_ddp.py")
+    assert path.read_text() == script("train_ddp.py", "en")
+    path.write_text("print('my own')\n")
+    write_script("train_ddp.py")
+    assert path.read_text() == "print('my own')\n"
+    assert capsys.readouterr().out.count("yours") == 1
 
 
 def test_pictures_of_numbers(capsys):

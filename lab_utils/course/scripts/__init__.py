@@ -3,6 +3,7 @@ the learner's folder, shows it, and starts it as torchrun would anywhere else.""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 from ...i18n import LANGUAGES, language, t
+from .. import progress
 from ..show_html import page
 
 FOLDER = Path(__file__).parent
@@ -34,17 +36,24 @@ def script(name: str, lang: str) -> str:
     return _NOTE.sub(lambda m: f"{m[1]}# {m[3]}" if m[2] == lang else "", text)
 
 
+def digest(text: str) -> str:
+    """Of a script's text, to know it again by."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def write_script(name: str) -> None:
-    """Write a script into this folder and show it. One that the learner has changed is kept."""
+    """Write a script into this folder and show it. One that the learner has changed is kept; one
+    that an older version of the course wrote is not."""
     from IPython.display import display
 
     path, text = Path(name), script(name, language())
-    ours = {script(name, lang) for lang in LANGUAGES}
-    if path.exists() and (changed := path.read_text(encoding="utf-8")) not in ours:
+    ours = {digest(script(name, lang)) for lang in LANGUAGES} | {progress.written(name)}
+    if path.exists() and digest(found := path.read_text(encoding="utf-8")) not in ours:
         print(t(f"{name} is yours: it is left as it is.", f"{name} 已被你修改过，保持原样。"))
-        text = changed
+        text = found
     else:
         path.write_text(text, encoding="utf-8")
+        progress.keep_written(name, digest(text))
     display({"text/html": page(name, text), "text/plain": f"{name}\n\n{text}"}, raw=True)
 
 
