@@ -14,7 +14,6 @@ from quiet import on_time
 PACKAGE = Path(__file__).resolve().parents[1] / "lab_utils"
 LIGHT = (
     "config",
-    "presets",
     "report",
     "i18n",
     "verb",

@@ -1,5 +1,5 @@
 """Command-line flags from the configuration's fields: name, type, choices and help are written
-once, in config.py."""
+once, in config/."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import wraps
 from typing import get_args, get_type_hints
 
 from ..config import ConfigError, TrainConfig, flag_fields
+from ..config.presets import PRESETS
 from ..i18n import t
-from ..presets import PRESETS
 
 
 def add_config_flags(parser: argparse.ArgumentParser) -> None:

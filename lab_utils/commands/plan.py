@@ -6,8 +6,8 @@ import argparse
 from typing import Any
 
 from ..config import ConfigError, ModelConfig
+from ..config.presets import PRESETS, preset_shape
 from ..i18n import t
-from ..presets import PRESETS, preset_shape
 from ..text import table
 from .flags import one_sentence, whole_from_1
 

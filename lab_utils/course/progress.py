@@ -1,9 +1,10 @@
 """What a learner has done, kept in the learner's own folder: ids and figures, no language.
 
-One JSON file for each exercise, and for each script that the course wrote. The folder is $LAB_PROGRESS, else `progress` beside the `lessons`
-that is found from the working directory upwards, else ./progress. An empty LAB_PROGRESS keeps
-nothing beyond this process. A file that cannot be read counts as empty and is written anew; a
-folder that cannot be written costs the learner the memory, never the verdict.
+One JSON file for each exercise, and for each script that the course wrote. The folder is
+$LAB_PROGRESS, else `progress` beside the `lessons` that is found from the working directory
+upwards, else ./progress. An empty LAB_PROGRESS keeps nothing beyond this process. A file that
+cannot be read counts as empty and is written anew; a folder that cannot be written costs the
+learner the memory, never the verdict.
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ from itertools import product
 from typing import Any
 
 from ..config import Cluster, ConfigError, ModelConfig, TrainConfig, flag_fields
+from ..config.presets import PRESETS
 from ..i18n import t
 from ..layout.parameters import parameter_count
 from ..layout.refusals import refuse_what_cannot_run
 from ..machine import RANK_BYTES
-from ..presets import PRESETS
 from ..sizes import size
 from .memory.standing import alike
 from .memory.terms import memory_of_rank

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lab_utils.config import TrainConfig
+from lab_utils.config.presets import PRESETS
 from lab_utils.layout.parameters import parameter_count
-from lab_utils.presets import PRESETS
 
 # Llama: computed exactly from the configurations released with the models (Grattafiori et al. 2024
 # round them to 8B, 70B, 405B). GPT-2: the released checkpoints' tensors (Radford et al. 2019 round

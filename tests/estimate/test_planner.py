@@ -12,6 +12,7 @@ from published_plans import ROWS, standing
 
 from lab_utils import i18n
 from lab_utils.config import ConfigError, ModelConfig
+from lab_utils.config.presets import PRESETS
 from lab_utils.estimate.hardware import HARDWARE, cluster
 from lab_utils.estimate.memory import model_state_bytes
 from lab_utils.estimate.memory.closed_form import rank_memory
@@ -21,7 +22,6 @@ from lab_utils.estimate.plan.search import Search
 from lab_utils.estimate.time.frameworks import MEGATRON_CORE, OURS
 from lab_utils.estimate.time.step import RESOURCES, step_time
 from lab_utils.layout.refusals import refuse_layout
-from lab_utils.presets import PRESETS
 
 HAN = re.compile(r"[\u4e00-\u9fff]")
 A100 = cluster("A100-80")

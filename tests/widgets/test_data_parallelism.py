@@ -8,12 +8,12 @@ import re
 import pytest
 
 from lab_utils.config import TrainConfig
+from lab_utils.config.presets import PRESETS
 from lab_utils.estimate.hardware import cluster
 from lab_utils.estimate.time import data_parallel as estimate_time
 from lab_utils.estimate.time import data_parallel_step
 from lab_utils.layout.ring import ring_all_reduce
 from lab_utils.layout.wire import wire_bytes
-from lab_utils.presets import PRESETS
 from lab_utils.widgets.data_parallelism import costs, ring_walk, timeline
 from lab_utils.widgets.frame.controls import start_state, states
 from lab_utils.widgets.frame.units import nbytes, percent, seconds

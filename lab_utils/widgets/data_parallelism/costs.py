@@ -7,9 +7,9 @@ import functools
 from typing import Any
 
 from ...config import Cluster, TrainConfig
+from ...config.presets import PRESETS
 from ...estimate.hardware import cluster
 from ...estimate.time import DataParallelStep, data_parallel_step
-from ...presets import PRESETS
 from ..frame.controls import State
 
 RANKS = (1, 2, 3, 4, 8, 64, 1024)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...config import ModelConfig
+from ...config.presets import PRESETS
 from ...layout.parameters import parameter_count
-from ...presets import PRESETS
 from .controls import Option, Words
 from .units import digits
 

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 from ... import i18n
 from ...config import ConfigError, ModelConfig, ParallelConfig, TrainConfig
+from ...config.presets import PRESETS
 from ...estimate.memory import model_state_bytes
 from ...layout.refusals_layout import refuse_layout
 from ...layout.schedule import make_schedule
 from ...layout.schedule_check import in_flight
 from ...layout.stages import stage_layers
 from ...layout.units import zero_units
-from ...presets import PRESETS
 
 STATES = ("parameters", "gradients", "optimizer")
 # a stage's place in the pipeline: it decides which ends of the model it holds

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .config import ConfigError
-from .i18n import t
+from ..i18n import t
+from .flag import ConfigError
 
 _GPT = dict(
     norm="layernorm", activation="gelu", positions="learned", bias=True, tied=True, vocab=50257
