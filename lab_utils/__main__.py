@@ -41,7 +41,7 @@ COMMANDS = {
         "把估算与实测的报告并排比较",
     ),
     "bench": (
-        "lab_utils.bench",
+        "lab_utils.commands.bench",
         "two ways of the same work, side by side",
         "同一份工作的两种做法，并排计时",
     ),

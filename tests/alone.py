@@ -8,7 +8,6 @@ TESTS = Path(__file__).parent
 ALONE = (  # folders, files and tests
     # they measure seconds, or end what does not answer within some
     "bench/test_bench.py::test_buckets_beat_one_message_per_gradient_where_gradients_are_many_and_small",
-    "browser/test_explorer_lab.py",
     "commands/test_limits.py::test_refused_at_once_in_one_sentence",
     "launch/test_faults.py",
     "launch/test_launch.py::test_output_and_events_arrive_live",

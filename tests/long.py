@@ -30,7 +30,13 @@ LONG = (  # files, tests, and single cases of them
     "estimate/test_formulas.py::test_shapes_of_every_proportion[50]",
     "estimate/test_formulas.py::test_shapes_of_every_proportion[100]",
     "estimate/test_planner.py::test_no_layout_one_change_away_is_faster",
+    "estimate/test_planner.py::test_a_question_without_an_answer_gets_one_sentence_and_what_works"
+    "[one node is too small]",
+    "estimate/test_planner.py::test_published_layouts_fit_and_are_not_far_from_the_best"
+    "[SC21 table 1 18B]",
     "launch/test_two_hosts.py::test_a_run_on_two_hosts_reports_what_a_run_on_one_does"
     "[pipeline over the cable, ZeRO inside a host]",
     "measure/test_fake_step.py::test_models_that_do_not_fit_here[llama3-70b-flags1]",
+    # all tests are gathered twice
+    "test_suite.py::test_what_is_long_is_there_and_runs_in_test_all_alone",
 )

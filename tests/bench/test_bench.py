@@ -10,8 +10,9 @@ from quiet import on_time
 
 from lab_utils import TrainConfig
 from lab_utils import __main__ as program
-from lab_utils import bench as room
 from lab_utils.bench import STRATEGIES, Ratio, Row, as_json, as_text, bench, config_for, rows_for
+from lab_utils.bench.rows import config_of
+from lab_utils.commands import bench as room
 from lab_utils.config import ConfigError
 from lab_utils.layout.refusals import refuse_what_cannot_run
 
@@ -20,7 +21,9 @@ SMALL = TrainConfig.of("tiny", layers=2, hidden=32, seq=16)
 
 def test_every_strategy_meets_torch_and_the_dp_ones_deepspeed_too():
     rows = list(rows_for(STRATEGIES))
-    assert {row.strategy for row in rows if row[1:] == ("ours", "torch")} == set(STRATEGIES)
+    assert {row.strategy for row in rows if row[1:] == ("ours", "torch")} == {*STRATEGIES} - {
+        "scaling"
+    }
     assert {row.strategy for row in rows if row[1:] == ("ours", "deepspeed")} == {
         "dp",
         "zero1",
@@ -31,6 +34,10 @@ def test_every_strategy_meets_torch_and_the_dp_ones_deepspeed_too():
     # noise
     assert [row.first for row in rows if row.first == row.second] == ["ours", "torch", "deepspeed"]
     assert not [row for row in rows_for(STRATEGIES, deepspeed=False) if "deepspeed" in row]
+    assert list(rows_for(["scaling"])) == [
+        Row("scaling", "ours", "ours alone"),
+        Row("scaling", "torch", "torch alone"),
+    ]
     assert list(rows_for(["tp"])) == [
         Row("tp", "ours", "ours"),
         Row("tp", "torch", "torch"),
@@ -53,11 +60,22 @@ def test_the_work_is_the_same_for_both_and_can_be_carried_out():
     assert config_for("tp+sp", SMALL, 2, 8).parallel.sequence_parallel
 
 
+def test_alone_a_contender_does_what_one_rank_of_several_does():
+    config = config_for("scaling", TrainConfig.of("small"), 2, 8)
+    for name in ("ours alone", "torch alone"):
+        alone = config_of(name, config)
+        assert alone.parallel.world_size == 1
+        assert (alone.global_batch, alone.micro_batch) == (8, 8)
+    assert config_of("ours", config) == config
+
+
 ROWS = [
     Row("dp", "ours", "ours"),
     Row("zero3", "ours", "torch"),
     Row("tp", "torch", "ours"),
     Row("pp", "ours", "torch"),
+    Row("scaling", "ours", "ours alone"),
+    Row("scaling", "torch", "torch alone"),
 ]
 
 

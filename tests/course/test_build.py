@@ -343,7 +343,7 @@ def change_package(root: Path) -> None:
 
 
 def change_what_nobody_imports(root: Path) -> None:
-    for file in ("lab_utils/estimate/plan/search.py", "lab_utils/bench.py"):
+    for file in ("lab_utils/estimate/plan/search.py", "lab_utils/bench/rows.py"):
         with (root / file).open("a", encoding="utf-8") as opened:
             opened.write("\n")
 
@@ -473,11 +473,11 @@ def executed_here(root: Path, names: list[str]) -> list[bool]:
 def test_a_file_outside_the_closure_is_refused(course):
     before = notebooks(course)
     source = course / "lessons/source/05_sums.md"
-    hidden = '__import__("importlib").import_module("lab_utils." + "presets"); print(t("total"'
+    hidden = '__import__("importlib").import_module("lab_utils." + "verb"); print(t("total"'
     source.write_text(LESSON.replace('print(t("total"', hidden), encoding="utf-8")
     done = build(course, "--lang", "en")
     assert done.returncode == 1
-    assert "lab_utils/presets.py, which its import closure does not hold" in done.stderr
+    assert "lab_utils/verb.py, which its import closure does not hold" in done.stderr
     assert notebooks(course) == before
 
 

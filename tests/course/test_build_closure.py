@@ -102,7 +102,7 @@ SOLUTIONS = {"solution 03", "solution 05", "solution 06"}
         ("lab_utils/course/build_outputs.py", LESSONS | SOLUTIONS),
         ("lab_utils/course/build*_r*.py", set()),
         ("lab_utils/doctor.py", set()),
-        ("lab_utils/bench.py", set()),
+        ("lab_utils/bench/rows.py", set()),
         ("lab_utils/estimate/plan/search.py", set()),
     ],
 )

@@ -1,9 +1,10 @@
 """The layouts that the engine is held to, drawn once from fixed seeds.
 
-`make test` runs `pairwise()`: any two of degrees, model, precision, schedule, recomputation and the
-rest that can stand together do so in one of them. `make test-all` adds `layouts()`, every triple of
-degrees up to eight ranks with several of everything else, `with_context()`, the same with sequences
-shared out, and `in_bf16()`. test_grid asserts that each covers what it has to.
+`make test` runs `pairwise(4)`: any two of degrees, model, precision, schedule, recomputation and the
+rest that can stand together on four ranks do so in one of them; and `corners()`, three axes at once.
+`make test-all` has the same for eight ranks, and adds `layouts()`, every triple of degrees up to
+eight ranks with several of everything else, `with_context()`, the same with sequences shared out,
+and `in_bf16()`. test_grid asserts that each covers what it has to.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def with_context() -> list[TrainConfig]:
             rng = random.Random(f"context {dp} {tp} {pp} {cp}")
             for kind in ("ring", "all-to-all"):
                 made = [_one(rng, (dp, tp, pp, cp), kind, zero) for zero in range(4)]
-                found += made if dp * tp * pp * cp < 8 else made[cp // 4 :: 2]
+                # eight ranks take turns on two cores
+                found += made if dp * tp * pp * cp < 8 else made[(dp + tp + cp // 4) % 4 :: 3]
     return found
 
 
@@ -132,7 +134,7 @@ def _one(
 
 def _of(dp: int, tp: int, pp: int) -> Iterator[TrainConfig]:
     rng, made = random.Random(f"{dp} {tp} {pp}"), 0
-    while made < (4 if dp * tp * pp == 8 else 8):  # eight ranks take turns on two cores
+    while made < (4 if dp * tp * pp == 8 else 7):  # eight ranks take turns on two cores
         shape = (
             list(SHAPES)[made - 1]
             if made >= 1
@@ -173,15 +175,17 @@ def _of(dp: int, tp: int, pp: int) -> Iterator[TrainConfig]:
 PRECISIONS = ("fp32", "bf16", "bf16-pure")
 
 
-def drawn(seed: int, count: int = 500) -> list[TrainConfig]:
-    """So many layouts that are not refused, of any values."""
+def drawn(seed: int, count: int = 500, most: int = 8) -> list[TrainConfig]:
+    """So many layouts that are not refused, of any values, on `most` ranks at most."""
     rng, found = random.Random(seed), []
     while len(found) < count:
         (dp, tp, pp), schedule = (
             rng.choice(triples()),
             rng.choice(["gpipe", "1f1b", "interleaved", "zero-bubble"]),
         )
-        cp = rng.choice([n for n in (1, 1, 2, 4) if dp * tp * pp * n <= 8])
+        if dp * tp * pp > most:
+            continue
+        cp = rng.choice([n for n in (1, 1, 2, 4) if dp * tp * pp * n <= most])
         flags = dict(
             SHAPES[rng.choice(list(SHAPES))],
             dp=dp,
@@ -236,10 +240,23 @@ def values(config: TrainConfig) -> dict[str, Hashable]:
 
 
 @cache
-def pairwise() -> tuple[TrainConfig, ...]:
-    """As few as hold every pair of values. Starting a case costs as much as running two ranks of
-    it, and ranks take turns on two cores."""
-    return tuple(cover(drawn(0, 2000), values, cost=lambda config: 2 + config.parallel.world_size))
+def pairwise(most: int) -> tuple[TrainConfig, ...]:
+    """As few as hold every pair of values that meet on `most` ranks. Starting a case costs as much
+    as running two ranks of it, and ranks take turns on two cores."""
+    layouts = drawn(0, 2000, most)
+    return tuple(cover(layouts, values, cost=lambda config: 2 + config.parallel.world_size))
+
+
+@cache
+def corners() -> tuple[TrainConfig, ...]:
+    """Two ranks along each of any three axes, with whatever was drawn first."""
+    found: dict[tuple[int, ...], TrainConfig] = {}
+    for config in drawn(1, 2000):
+        p = config.parallel
+        degrees = (p.dp, p.tp, p.pp, p.cp)
+        if sorted(degrees) == [1, 2, 2, 2]:
+            found.setdefault(degrees, config)
+    return tuple(found.values())
 
 
 def in_bf16() -> list[TrainConfig]:
@@ -273,8 +290,9 @@ def in_bf16() -> list[TrainConfig]:
 @cache
 def to_run() -> tuple[TrainConfig, ...]:
     """Those of `make test`, or of `make test-all`."""
-    every = (*pairwise(), *layouts(), *with_context(), *in_bf16())
-    return every if EXHAUSTIVE else pairwise()
+    if not EXHAUSTIVE:
+        return (*pairwise(4), *corners())
+    return (*pairwise(8), *layouts(), *with_context(), *in_bf16())
 
 
 def alone(config: TrainConfig) -> TrainConfig:

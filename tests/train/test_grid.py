@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 from equality import Run, gradient_error, loss_error, runs_on_rank, together
-from layouts import alone, drawn, layouts, named, pairwise, to_run, values, with_context
-from pairs import pairs_of
+from layouts import alone, corners, drawn, layouts, named, pairwise, to_run, values, with_context
+from pairs import EXHAUSTIVE, pairs_of
 
 from lab_utils import TrainConfig, estimate, launch
 
@@ -55,12 +55,17 @@ def runs(request) -> dict[TrainConfig, Run]:
     return dict(zip(here, run_all(here), strict=True))
 
 
-def test_any_two_values_meet_in_a_layout_that_always_runs():
+@pytest.mark.parametrize("most", [4, 8])
+def test_any_two_values_meet_in_a_layout(most):
     """All pairs that can stand together: drawn anew, there is none that is missing."""
-    held = frozenset().union(*(pairs_of(values(config)) for config in pairwise()))
+    held = frozenset().union(*(pairs_of(values(config)) for config in pairwise(most)))
     for seed in (0, 1):
-        assert all(pairs_of(values(config)) <= held for config in drawn(seed))
-    assert set(pairwise()) <= set(to_run())
+        assert all(pairs_of(values(config)) <= held for config in drawn(seed, most=most))
+
+
+def test_what_runs_is_what_was_drawn():
+    assert len(corners()) == 4
+    assert {*(pairwise(8) if EXHAUSTIVE else (*pairwise(4), *corners()))} <= set(to_run())
     assert {config.parallel.world_size for config in to_run()} == set(WORLDS)
 
 
