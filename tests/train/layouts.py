@@ -1,10 +1,10 @@
 """The layouts that the engine is held to, drawn once from fixed seeds.
 
-`make test` runs `pairwise(4)`: any two of degrees, model, precision, schedule, recomputation and the
-rest that can stand together on four ranks do so in one of them; and `corners()`, three axes at once.
-`make test-all` has the same for eight ranks, and adds `layouts()`, every triple of degrees up to
-eight ranks with several of everything else, `with_context()`, the same with sequences shared out,
-and `in_bf16()`. test_grid asserts that each covers what it has to.
+`make test` runs `pairwise(4)`: any two of degrees, model, precision, schedule, recomputation and
+the rest that can stand together on four ranks do so in one of them; and `corners()`, three axes at
+once. `make test-all` has the same for eight ranks, and adds `layouts()`, every triple of degrees up
+to eight ranks with several of everything else, `with_context()`, the same with sequences shared
+out, and `in_bf16()`. test_grid asserts that each covers what it has to.
 """
 
 from __future__ import annotations
