@@ -46,7 +46,7 @@ COMMANDS = {
         "同一份工作的两种做法，并排计时",
     ),
     "doctor": (
-        "lab_utils.doctor",
+        "lab_utils.commands.doctor",
         "what this machine can do, and how to mend what it cannot",
         "这台机器能做什么，不能做的如何补救",
     ),

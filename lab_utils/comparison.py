@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .i18n import t
 from .report import MEMORY_TERMS, TIME_TERMS, RankReport, Report
-from .text import Table, table
+from .text import Table, difference, table
 
 _CHINESE = {
     "job": "整个任务",
@@ -111,7 +111,7 @@ class Comparison:
             [
                 head,
                 *(
-                    (name, number(r.estimated, r), number(r.measured, r), percent(r.error))
+                    (name, number(r.estimated, r), number(r.measured, r), difference(r.error))
                     for name, r in zip(names, rows, strict=True)
                 ),
             ]
@@ -206,13 +206,3 @@ def number(value: float | None, row: Row) -> str:
     if value is None:
         return "–"
     return f"{1e3 * value:,.2f} ms" if row.group == "time" else f"{value:,.0f}"
-
-
-def percent(error: float | None) -> str:
-    """A row's error; "exact" where there is none, nothing where a side is missing."""
-    if error is None:
-        return ""
-    if error == 0:
-        return t("exact", "完全一致")
-    # a few bytes of millions are an error too
-    return f"{error:+.1%}" if abs(error) >= 5e-4 else f"{100 * error:+.1g}%"

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .comparison import percent
 from .figure_style import DARK, LIGHT, TEMPLATE, WORST, WRONG
 from .i18n import t
+from .text import difference
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -96,4 +96,4 @@ def _colour(row: Row, worst: float) -> str:
 
 
 def _said(row: Row) -> str:
-    return percent(row.error) if row.error == 0 else f"<b>{percent(row.error)}</b>"
+    return difference(row.error) if row.error == 0 else f"<b>{difference(row.error)}</b>"

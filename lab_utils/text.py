@@ -97,3 +97,13 @@ def _html(cell: str, side: str, tag: str = "td") -> str:
 def _padded(cell: str, width: int, left: bool) -> str:
     space = " " * (width - columns(cell))
     return cell + space if left else space + cell
+
+
+def difference(error: float | None) -> str:
+    """A relative difference in percent; "exact" where there is none, nothing for None."""
+    if error is None:
+        return ""
+    if error == 0:
+        return t("exact", "完全一致")
+    # a few bytes of millions are an error too
+    return f"{error:+.1%}" if abs(error) >= 5e-4 else f"{100 * error:+.1g}%"

@@ -26,12 +26,13 @@ from nbformat import NotebookNode
 
 from ..i18n import LANGUAGES
 from .build_closure import closure, inputs_digest
+from .build_notebook import notebook
 from .build_pictures import stale_pictures, write_pictures
 from .build_questions import folder, stale_questions, write_questions
 from .build_record import changed_outputs, code_of, read_built, remember_executed, seal
 from .build_rules import problems, silent_claims
 from .build_run import PACKAGE, RunError, execute
-from .build_source import Source, SourceError, notebook, read_source
+from .build_source import Source, SourceError, read_source
 from .questions import ELSEWHERE
 
 ROOMS = ("lessons", "solutions")

@@ -1,4 +1,4 @@
-"""From one bilingual source to unexecuted notebooks: what is written in lessons/source/NN_name.md.
+"""A bilingual source, lessons/source/NN_name.md, and what is one language's of it.
 
 A source is MyST Markdown: YAML front matter (`title`, `minutes`, `needs`, `objectives`), prose,
 ```{code-cell} blocks, `+++` between prose cells. lessons/source/README.md tells authors how to
@@ -13,19 +13,17 @@ import io
 import re
 import tokenize
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jupytext
-import nbformat
 import yaml
 from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
 from ..i18n import LANGUAGES, t
-from .build_words import WordsError, resolve, tidy, without_import
+from .build_words import WordsError, resolve
 from .questions import Question, QuestionError, parse
 
 SPLIT = re.compile(r"^<!-- zh -->[ \t]*$", re.M)
@@ -36,22 +34,6 @@ STUB_LINE = re.compile(r"^[ \t]*# stub: ?(.*)\n", re.M)
 SOLUTION = re.compile(
     r"^([ \t]*)# BEGIN SOLUTION[ \t]*([^\n]*)\n(.*?)^[ \t]*# END SOLUTION[^\n]*\n?", re.M | re.S
 )
-SETUP = """\
-# en: Sets the language. On Colab it installs the course's package first;
-# en: elsewhere `make lab` has done so.
-# zh: 设置语言。在 Colab 上会先安装课程的软件包；在其他环境里，`make lab` 已经装好。
-import importlib.util
-import subprocess
-import sys
-
-if "google.colab" in sys.modules and importlib.util.find_spec("lab_utils") is None:
-    pip = [sys.executable, "-m", "pip", "install", "-q"]
-    subprocess.run([*pip, "git+REPOSITORY"], check=True)
-    importlib.invalidate_caches()
-from lab_utils.course import begin, todo
-
-begin("LANGUAGE")
-"""
 
 
 class SourceError(Exception):
@@ -176,16 +158,6 @@ def questions_of(source: Source, cell: NotebookNode) -> list[Question]:
         raise SourceError(f"{source.where(cell)}: {error}.") from error
 
 
-def _asking(questions: list[Question]) -> str:
-    """The code that a page has in the place of its questions."""
-    names = ", ".join(f'"{q.id}"' for q in questions)
-    call = f"ask({names})"
-    if len(call) > 88:
-        call = "ask(\n" + "".join(f'    "{q.id}",\n' for q in questions) + ")"
-    known = "ask" if all(q.is_quiz for q in questions) else "ask, reveal"
-    return f"from lab_utils import {known}\n\n{call}"
-
-
 def code_for(source: Source, cell: NotebookNode, lang: str, lab: bool) -> str:
     """The code of a cell with one language's comments; in a lab, stubs in the place of answers.
     Raises SourceError."""
@@ -244,106 +216,6 @@ def _stub(indent: str, first: str, answer: str, exercise: str, lang: str) -> str
     )
 
 
-def notebook(
-    source: Source, lang: str, lab: bool, repository: str, known: Iterable[Source]
-) -> NotebookNode:
-    """The unexecuted notebook of one language: title, set-up, then the source's cells. Raises
-    SourceError."""
-    cells = []
-    for cell in source.cells:
-        tags = cell.metadata.get("tags", [])
-        if lab and "solution-only" in tags:
-            continue
-        if is_question(cell):
-            code = _asking(questions_of(source, cell))
-            made = nbformat.v4.new_code_cell(code, id=cell.id)
-        elif cell.cell_type == "code":
-            made = nbformat.v4.new_code_cell(code_for(source, cell, lang, lab), id=cell.id)
-        else:
-            listed = cell.source.strip() == "<!-- objectives -->"
-            text = _objectives(source, lang) if listed else prose_for(source, cell, lang)
-            made = nbformat.v4.new_markdown_cell(text, id=cell.id)
-        made.metadata.update(cell.metadata)
-        if is_question(cell):
-            made.metadata["tags"] = [*(tag for tag in tags if tag != "question"), "hide-input"]
-        if "hide-input" in made.metadata.get("tags", []):
-            made.metadata["jupyter"] = {"source_hidden": True}
-        cells.append(made)
-    code_cells = [cell for cell in cells if cell.cell_type == "code"]
-    texts = tidy(without_import(cell.source for cell in code_cells))
-    for cell, text in zip(code_cells, texts, strict=True):
-        cell.source = text
-    code = one_language(
-        SETUP.replace("REPOSITORY", repository).replace("LANGUAGE", lang), lang
-    ).strip()
-    if source.room == "lessons":
-        code = code.replace("begin, todo", "begin")
-    setup = nbformat.v4.new_code_cell(
-        code,
-        id="setup",
-        metadata={"tags": ["setup", "hide-input"], "jupyter": {"source_hidden": True}},
-    )
-    title = nbformat.v4.new_markdown_cell(_title(source, lang, lab, known), id="title")
-    return nbformat.v4.new_notebook(
-        cells=[title, setup, *cells],
-        metadata={
-            "kernelspec": {
-                "name": "python3",
-                "display_name": "Python 3 (ipykernel)",
-                "language": "python",
-            },
-            "language_info": {"name": "python"},
-            "lab": {"lang": lang, "source": f"{source.room}/source/{source.path.name}"},
-        },
-    )
-
-
 def parsed(code: str) -> ast.Module:
     """The syntax tree of a cell's code, IPython's magics included. Raises SyntaxError."""
     return ast.parse(TransformerManager().transform_cell(code))
-
-
-def _link(need: str, room: str, lang: str, known: Iterable[Source]) -> str:
-    """The number of a lesson, as a link from a notebook of `room` if the lesson exists."""
-    name = next(
-        (
-            s.name
-            for s in known
-            if s.room == "lessons" and s.name.split("_")[0] == need.split("_")[0]
-        ),
-        None,
-    )
-    folder = "" if room == "lessons" else f"../../lessons/{lang}/"
-    return f"[{need}]({folder}{name}.ipynb)" if name else need
-
-
-def _title(source: Source, lang: str, lab: bool, known: Iterable[Source]) -> str:
-    number, front = source.name.split("_")[0], source.front
-    kind = (
-        ""
-        if source.room == "lessons"
-        else t("Lab", "实验", lang)
-        if lab
-        else t("Solution", "参考答案", lang)
-    )
-    facts = (
-        [t(f"about {front.minutes} minutes", f"约 {front.minutes} 分钟", lang)]
-        if front.minutes
-        else []
-    )
-    if front.needs:
-        facts.append(
-            t("needs ", "需要先学：", lang)
-            + ", ".join(_link(need, source.room, lang, known) for need in front.needs)
-        )
-    facts.append(f"[{t('中文', 'English', lang)}](../{t('zh', 'en', lang)}/{source.name}.ipynb)")
-    return (
-        f"# {' '.join(filter(None, (kind, number)))} · {front.title[lang]}\n\n{' · '.join(facts)}"
-    )
-
-
-def _objectives(source: Source, lang: str) -> str:
-    listed = "\n".join(
-        f"- {objective[lang]}" for objective in (source.front.objectives or {}).values()
-    )
-    return t("**When you are done, you can**", "**学完之后，你能够**", lang) + f"\n\n{listed}"

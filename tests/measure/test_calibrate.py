@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from lab_utils import doctor
+from lab_utils.commands import doctor
 from lab_utils.config import Cluster, TrainConfig
 from lab_utils.data.loader import Loader
 from lab_utils.estimate.hardware.calibration import calibration_file, cluster_of
