@@ -109,6 +109,24 @@ def test_light_rooms_never_import_rooms_that_do():
     )
 
 
+def test_no_two_rooms_import_each_other_not_even_by_way_of_others():
+    """Imports inside functions count; those for type checking do not."""
+    rooms = {room_of(path) for path in files()}
+    arrows: dict[str, set[str]] = {room: set() for room in rooms}
+    for path in files():
+        for name, only_types in imports_of(path):
+            target = name.split(".")[1] if name.startswith("lab_utils.") else None
+            if target in rooms - {room_of(path)} and not only_types:
+                arrows[room_of(path)].add(target)
+    assert {"parallel", "engines", "measure"} <= arrows["train"]
+    # what a room reaches, grown until nothing is added
+    reached = {room: set(targets) for room, targets in arrows.items()}
+    for _ in rooms:
+        for targets in reached.values():
+            targets.update(*(reached[target] for target in list(targets)))
+    assert [room for room, targets in reached.items() if room in targets] == []
+
+
 def test_parallel_knows_no_estimate_no_instrument_no_engine_no_widget_no_course():
     assert (
         breaks(

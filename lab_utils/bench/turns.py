@@ -75,8 +75,8 @@ class _Contender:
 
     def __init__(self, config: TrainConfig, engine: str, everybody: Mesh) -> None:
         from ..data.loader import Loader
+        from ..engines import make_engine
         from ..parallel.mesh import Mesh
-        from ..train.loop import make_engine
 
         self.everybody = everybody
         alone = config.parallel.world_size < math.prod(everybody.sizes.values())

@@ -23,11 +23,11 @@ from ..layout.placement import Placement
 from ..measure.traffic import OutsideCounter
 from ..model import GPT
 from ..parallel.mesh import Mesh
-from ..train.engine import Engine
-from ..train.fragments import Fragment
-from ..train.optimizer import make_optimizer
-from ..train.recompute import recompute, torch_checkpoint
+from ..parallel.recompute import recompute, torch_checkpoint
 from .deepspeed_setup import load_deepspeed
+from .engine import Engine
+from .fragments import Fragment
+from .optimizer import make_optimizer
 
 
 class DeepSpeedEngine(Engine):

@@ -26,9 +26,9 @@ from ..layout.placement import Placement, placements
 from ..layout.stages import stages_of_rank
 from ..measure.traffic import OutsideCounter
 from ..parallel.mesh import AXES, Mesh
-from ..train.engine import Engine
-from ..train.fragments import Fragment
-from ..train.recompute import recompute, torch_checkpoint
+from ..parallel.recompute import recompute, torch_checkpoint
+from .engine import Engine
+from .fragments import Fragment
 from .torch_data import accumulating, gathered_weights, optimizer_of, parallelize_data, uses_ddp
 from .torch_pipeline import Stage, TorchPipeline
 from .torch_tensor import local, loss_parallel, parallelize_tensors, reduce_partial_gradients

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..config import TrainConfig
 from ..model import GPT
-from ..train.optimizer import make_optimizer
+from .optimizer import make_optimizer
 from .torch_tensor import local
 
 

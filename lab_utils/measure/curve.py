@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
 from ..data.loader import StepBatch
-from ..train.engine import Engine
 from .live import LiveStorages
 from .memory import SavedActivations
+
+if TYPE_CHECKING:
+    from ..engines.engine import Engine
 
 
 class Reading(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from ..train.recompute import observe_recomputation
+from ..parallel.recompute import observe_recomputation
 
 _aten = torch.ops.aten
 

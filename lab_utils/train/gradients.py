@@ -30,7 +30,7 @@ def save_gradients(
     all."""
     import numpy
 
-    from .fragments import assemble
+    from ..engines.fragments import assemble
 
     whole = assemble((f for r in results for f in r.gradients), parameter_shapes(config.model))
     try:

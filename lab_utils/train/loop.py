@@ -14,8 +14,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..config import ConfigError, TrainConfig
+from ..config import TrainConfig
 from ..data.loader import StepBatch
+from ..engines import make_engine
+from ..engines.engine import Engine
+from ..engines.fragments import Fragment
+from ..engines.ours import loader_here
 from ..launch import emit
 from ..measure.flops import FlopMeter
 from ..measure.live import LiveStorages
@@ -24,8 +28,6 @@ from ..measure.time import StepClock
 from ..measure.traffic import summarize
 from ..parallel.mesh import Mesh
 from ..report import RankReport, Traffic
-from .engine import Engine, OurEngine, loader_here
-from .fragments import Fragment
 
 
 @dataclass
@@ -78,21 +80,6 @@ def run_rank(config: TrainConfig, engine_name: str, keep_gradients: bool) -> Ran
         time = time | dict.fromkeys(("compute", "communication", "bubble", "hidden"))
     result.report = RankReport(mesh.rank, mesh.coords, memory, traffic, time)
     return result
-
-
-def make_engine(config: TrainConfig, name: str, mesh: Mesh) -> Engine:
-    """The engine of that name, with the model in place on this rank's device."""
-    if name == "ours":
-        return OurEngine(config, mesh)
-    if name == "torch":
-        from ..engines.torch import TorchEngine
-
-        return TorchEngine(config, mesh)
-    if name == "deepspeed":
-        from ..engines.deepspeed import DeepSpeedEngine
-
-        return DeepSpeedEngine(config, mesh)
-    raise ConfigError(name)
 
 
 def counted_step_of(

@@ -15,8 +15,8 @@ from lab_utils.course import Todo, begin, show, todo
 from lab_utils.course.show import LINES, excerpt, source_of
 from lab_utils.course.show_html import page
 from lab_utils.parallel.data_parallel import BucketedSync, NaiveSync
+from lab_utils.parallel.recompute import checkpoint
 from lab_utils.parallel.zero import FlatUnit
-from lab_utils.train.recompute import checkpoint
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 GAP = re.compile(r" *# … (\d+) more lines: (lab_utils/\S+\.py):(\d+)")

@@ -133,8 +133,8 @@ def test_the_extension_is_kept_with_the_project(monkeypatch, tmp_path):
 
 
 def engine_on_rank() -> None:
+    from lab_utils.engines import make_engine
     from lab_utils.parallel.mesh import Mesh
-    from lab_utils.train.loop import make_engine
 
     make_engine(BASE, "deepspeed", Mesh(BASE.parallel))
 

@@ -141,8 +141,8 @@ def both_counts(config: TrainConfig) -> tuple[Counter, Counter]:
     from torch.distributed.tensor.debug import CommDebugMode
 
     from lab_utils.data.loader import Loader
+    from lab_utils.engines import make_engine
     from lab_utils.parallel.mesh import Mesh
-    from lab_utils.train.loop import make_engine
 
     mesh = Mesh(config.parallel)
     engine, batch = make_engine(config, "torch", mesh), Loader(config, mesh["dp"].rank).batch(0)

@@ -8,8 +8,8 @@ from alike import BASE, LLAMA, check_alike, run_all, run_alone
 from equality import Run, gradient_error, loss_error
 
 from lab_utils import launch
+from lab_utils.engines.fragments import assemble
 from lab_utils.layout.parameters import parameter_shapes
-from lab_utils.train.fragments import assemble
 
 SP, INTERLEAVED = (
     dict(sequence_parallel=True),
@@ -96,8 +96,8 @@ def zero_bubble_on_rank() -> list[tuple[list[float], list]]:
     """Driven as the bench does it: torch's zero-bubble leaves the way of autograd on which FLOPs
     are counted."""
     from lab_utils.data.loader import Loader
+    from lab_utils.engines import make_engine
     from lab_utils.parallel.mesh import Mesh
-    from lab_utils.train.loop import make_engine
 
     found = []
     for config in ZERO_BUBBLE:

@@ -14,11 +14,11 @@ from torch.profiler import ProfilerActivity, profile
 
 from lab_utils.config import TrainConfig
 from lab_utils.data.loader import Loader
+from lab_utils.engines.ours import OurEngine
 from lab_utils.estimate.hardware.calibration import cluster_of
 from lab_utils.estimate.time.step import step_time
 from lab_utils.launch import launch
 from lab_utils.parallel.mesh import Mesh
-from lab_utils.train.engine import OurEngine
 
 # and which argument is the left factor
 PRODUCTS = {"aten::mm": 0, "aten::addmm": 1, "aten::bmm": 0, "aten::baddbmm": 1}

@@ -11,6 +11,7 @@ import pytest
 from lab_utils.commands import doctor
 from lab_utils.config import Cluster, TrainConfig
 from lab_utils.data.loader import Loader
+from lab_utils.engines.ours import OurEngine
 from lab_utils.estimate.hardware.calibration import calibration_file, cluster_of
 from lab_utils.estimate.time.step import step_time
 from lab_utils.launch import launch
@@ -18,7 +19,6 @@ from lab_utils.measure.calibrate import MESSAGES, PRODUCTS, main
 from lab_utils.parallel.mesh import Mesh
 from lab_utils.parallel.slow_link import SlowLink
 from lab_utils.train import train
-from lab_utils.train.engine import OurEngine
 
 
 def test_doctor_calibrates_in_a_process_of_its_own_and_says_where(tmp_path, monkeypatch, capsys):

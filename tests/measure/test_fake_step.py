@@ -11,7 +11,7 @@ import pytest
 
 from lab_utils import TrainConfig, estimate, i18n, launch
 from lab_utils.config import ConfigError
-from lab_utils.measure.fake import fake_step
+from lab_utils.train.fake import fake_step
 
 TERMS = ("parameters", "gradients", "optimizer", "activations", "weight_copies", "peak", "at_peak")
 LLAMA = dict(norm="rmsnorm", activation="swiglu", positions="rope", bias=False, kv_heads=2)

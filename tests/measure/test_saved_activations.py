@@ -11,13 +11,13 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from lab_utils import TrainConfig, estimate, train
 from lab_utils.data.loader import Loader
+from lab_utils.engines.optimizer import make_optimizer
+from lab_utils.engines.step import train_step
 from lab_utils.measure.memory import SavedActivations, held_bytes, storage_bytes
 from lab_utils.model import GPT
 from lab_utils.parallel.comm import Axis
 from lab_utils.parallel.gradient_sync import GradientSync
 from lab_utils.parallel.ledger import Ledger
-from lab_utils.train.optimizer import make_optimizer
-from lab_utils.train.step import train_step
 
 VARIANTS = [
     {},

@@ -103,9 +103,9 @@ def training_on_rank(ways: dict[str, tuple[str, TrainConfig]]) -> dict[str, list
     import torch.distributed as dist
 
     from lab_utils.data.loader import Loader
+    from lab_utils.engines import make_engine
     from lab_utils.parallel.comm import Axis
     from lab_utils.parallel.mesh import Mesh
-    from lab_utils.train.loop import make_engine
 
     found = {}
     for name, (engine_name, config) in ways.items():

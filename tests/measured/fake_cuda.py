@@ -26,10 +26,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from lab_utils import TrainConfig
 from lab_utils.config import ParallelConfig
 from lab_utils.data.loader import MicroBatch, StepBatch
-from lab_utils.measure.fake import _Numbers, _OneProcess
 from lab_utils.measure.live import LiveStorages
 from lab_utils.measure.memory import SavedActivations, held_bytes
 from lab_utils.parallel.comm import Axis, Pending
+from lab_utils.train.fake import _Numbers, _OneProcess
 
 _sdpa = F.scaled_dot_product_attention
 
@@ -137,7 +137,7 @@ def without_a_driver() -> Iterator[None]:
 def cuda_step(config: TrainConfig, tp_rank: int = 0) -> dict[str, Any]:
     """The memory terms of a steady step of one rank of `config`, in bytes, and `by_module`: what
     the forward passes save, by the module that saves it first."""
-    from lab_utils.train.engine import OurEngine
+    from lab_utils.engines.ours import OurEngine
 
     with warnings.catch_warnings(), FakeTensorMode(), _Numbers(), without_a_driver():
         warnings.simplefilter("ignore")
@@ -163,7 +163,7 @@ def cuda_step(config: TrainConfig, tp_rank: int = 0) -> dict[str, Any]:
 
 
 def _batch(config: TrainConfig) -> StepBatch:
-    """As measure.fake's: it lies in memory as the loader's does, on the device."""
+    """As train.fake's: it lies in memory as the loader's does, on the device."""
     share = config.global_batch // config.parallel.dp
     rows = torch.empty(share, config.model.seq + 1, dtype=torch.int64, device="cuda")
     parts = rows.split(config.micro_batch)

@@ -71,8 +71,8 @@ def busy_seconds(config: TrainConfig) -> float:
 
 def _busy_on_rank(config: TrainConfig) -> float:
     from lab_utils.data.loader import Loader
+    from lab_utils.engines.ours import OurEngine
     from lab_utils.parallel.mesh import Mesh
-    from lab_utils.train.engine import OurEngine
 
     mesh = Mesh(config.parallel)
     engine, batch, times = OurEngine(config, mesh), Loader(config, mesh["dp"].rank).batch(0), []

@@ -15,9 +15,9 @@ from torch.utils.checkpoint import checkpoint as checkpoint_of_torch
 from lab_utils import ParallelConfig, launch
 from lab_utils.parallel import tensor_plans
 from lab_utils.parallel.mesh import Mesh
+from lab_utils.parallel.recompute import checkpoint, torch_checkpoint
 from lab_utils.parallel.shard import shard
 from lab_utils.parallel.tensor_parallel import tensor_parallel
-from lab_utils.train.recompute import checkpoint, torch_checkpoint
 
 BY = {
     "ours": checkpoint,

@@ -22,9 +22,9 @@ from lab_utils.parallel.ledger import Ledger
 def traces_on_rank(config: TrainConfig) -> list:
     """The trace of one warm step, its gradients seen by hooks of our own."""
     from lab_utils.data.loader import Loader
+    from lab_utils.engines.ours import OurEngine
+    from lab_utils.engines.step import forward_backward
     from lab_utils.parallel.mesh import Mesh
-    from lab_utils.train.engine import OurEngine
-    from lab_utils.train.step import forward_backward
 
     mesh = Mesh(config.parallel)
     sync, batch = OurEngine(config, mesh).layout.sync, Loader(config, mesh["dp"].rank).batch(0)
@@ -81,9 +81,9 @@ def test_the_naive_way_sends_nothing_until_the_last_gradient_exists():
 def steps_on_rank(config: TrainConfig, micro_batches: list[int]) -> list[tuple[int, int]]:
     """(messages, payload bytes) of one step, per number of micro-batches."""
     from lab_utils.data.loader import Loader
+    from lab_utils.engines.ours import OurEngine
+    from lab_utils.engines.step import forward_backward
     from lab_utils.parallel.mesh import Mesh
-    from lab_utils.train.engine import OurEngine
-    from lab_utils.train.step import forward_backward
 
     mesh, counts = Mesh(config.parallel), []
     sync = OurEngine(config, mesh).layout.sync

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lab_utils import TrainConfig
+from lab_utils.engines.fragments import assemble
 from lab_utils.layout.parameters import parameter_shapes
 from lab_utils.report import RankReport
-from lab_utils.train.fragments import assemble
 
 if TYPE_CHECKING:
     from lab_utils.train.loop import RankResult

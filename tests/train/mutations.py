@@ -51,7 +51,7 @@ def averaged_once_more() -> None:
 
 def loss_scale_left_in() -> None:
     """fp16: gradients are applied as they come, scaled."""
-    from lab_utils.train.update import Update
+    from lab_utils.engines.update import Update
 
     apply = Update._apply
     Update._apply = lambda self, factor: apply(self, factor * self.scaler.scale)
@@ -160,7 +160,7 @@ def sent_before_it_is_filled() -> None:
 def stale_step() -> None:
     """The optimizer steps with the gradients of the step before: the first gradients are right, the
     losses are not."""
-    from lab_utils.train.update import Update
+    from lab_utils.engines.update import Update
 
     apply, kept = Update._apply, {}
 
@@ -271,7 +271,7 @@ def bias_added_by_every_rank() -> None:
 
 def partial_gradients_not_summed() -> None:
     """Sequence parallelism: each rank keeps the norms' gradients of its own tokens."""
-    import lab_utils.train.engine as module
+    import lab_utils.engines.ours as module
 
     module.sum_over_holders = lambda owned, placements, mesh: None
 
@@ -311,7 +311,7 @@ def owed_products_forgotten() -> None:
 
 
 def _norm_without(axis: str) -> None:
-    import lab_utils.train.update as module
+    import lab_utils.engines.update as module
 
     whole = module.sum_of_squares
 
@@ -355,7 +355,7 @@ def norm_of_one_tensor_rank() -> None:
 
 def replicas_counted_twice() -> None:
     """What every tp rank holds whole enters the norm once per rank."""
-    import lab_utils.train.update as module
+    import lab_utils.engines.update as module
     from lab_utils.parallel.owned import sum_of_squares
 
     class Everyone(dict):
@@ -378,7 +378,7 @@ def replicas_counted_twice() -> None:
 
 def clipping_forgotten() -> None:
     """The norm is computed and not used."""
-    from lab_utils.train.update import Update
+    from lab_utils.engines.update import Update
 
     apply = Update._apply
     Update._apply = lambda self, factor: apply(self, 1.0)

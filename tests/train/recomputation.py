@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lab_utils import TrainConfig
 from lab_utils.model import GPT
-from lab_utils.train.recompute import checkpoint, recompute, torch_checkpoint
+from lab_utils.parallel.recompute import checkpoint, recompute, torch_checkpoint
 
 LAYERS, BATCH, SEQ, HIDDEN = 4, 2, 16, 32
 SHAPES = {

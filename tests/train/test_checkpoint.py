@@ -9,7 +9,7 @@ from recomputation import BY, LAYERS, bf16, count_calls, gpt, step
 from torch import Tensor, nn
 
 from lab_utils.measure.memory import SavedActivations
-from lab_utils.train.recompute import checkpoint, observe_recomputation, recompute
+from lab_utils.parallel.recompute import checkpoint, observe_recomputation, recompute
 
 
 @pytest.mark.parametrize("by", BY)

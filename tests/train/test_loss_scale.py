@@ -60,8 +60,8 @@ def overflow_on_one_rank(config: TrainConfig, culprit: int, step: int) -> tuple[
     import torch
 
     from lab_utils.data.loader import Loader
+    from lab_utils.engines.ours import OurEngine
     from lab_utils.parallel.mesh import Mesh
-    from lab_utils.train.engine import OurEngine
 
     mesh = Mesh(config.parallel)
     engine, loader, applied = OurEngine(config, mesh), Loader(config, mesh["dp"].rank), []

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from lab_utils import i18n
-from lab_utils.train.loss_scaler import LARGEST, Event, LossScaler
+from lab_utils.engines.loss_scaler import LARGEST, Event, LossScaler
 
 
 def after(scaler: LossScaler, word: str) -> LossScaler:
@@ -217,7 +217,7 @@ def test_what_is_no_state_is_refused_and_changes_nothing(state):
 
 
 def test_it_needs_no_torch():
-    code = "import sys, lab_utils.train.loss_scaler; print('torch' in sys.modules)"
+    code = "import sys, lab_utils.engines.loss_scaler; print('torch' in sys.modules)"
     assert (
         subprocess.run(
             [sys.executable, "-c", code],

@@ -11,10 +11,10 @@ from recomputation import BATCH, BY, POLICIES, SEQ, SHAPES, check_same, gpt, ste
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-import lab_utils.train.recompute as room
+import lab_utils.parallel.recompute as room
 from lab_utils import i18n
 from lab_utils.model import initialize
-from lab_utils.train.recompute import recompute
+from lab_utils.parallel.recompute import recompute
 
 
 @pytest.mark.parametrize("by", BY)

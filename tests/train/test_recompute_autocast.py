@@ -13,8 +13,8 @@ from recomputation import BY, POLICIES, bf16, check_same, gpt, step
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import lab_utils.train.recompute as room
-from lab_utils.train.recompute import checkpoint, recompute
+import lab_utils.parallel.recompute as room
+from lab_utils.parallel.recompute import checkpoint, recompute
 
 
 @pytest.mark.parametrize("by", BY)

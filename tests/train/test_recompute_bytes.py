@@ -22,7 +22,7 @@ from recomputation import (
 from torch import Tensor, nn
 
 from lab_utils.measure.memory import SavedActivations
-from lab_utils.train.recompute import checkpoint, recompute
+from lab_utils.parallel.recompute import checkpoint, recompute
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ CONFIG = TrainConfig.of("tiny", layers=2, hidden=32, seq=16, global_batch=8, dp=
 
 def taken_apart(config: TrainConfig) -> tuple[list[float], list[float], list[int]]:
     """This rank's losses, step by step and by the engine; the collectives in each step."""
+    from lab_utils.engines.ours import engine_here
+    from lab_utils.engines.step import steps_of_rank
     from lab_utils.parallel.data_parallel import data_parallel
-    from lab_utils.train.engine import engine_here
-    from lab_utils.train.step import steps_of_rank
 
     steps = [
         (step.loss, len(step.mesh.ledger.calls)) for step in steps_of_rank(config, data_parallel)

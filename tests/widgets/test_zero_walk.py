@@ -40,8 +40,8 @@ def watched_step(config: TrainConfig) -> dict:
     """On a rank: the second step of a real run, with a look at every unit whenever one computes,
     after the sums and after the update."""
     from lab_utils.data.loader import Loader
+    from lab_utils.engines.ours import OurEngine
     from lab_utils.parallel.mesh import Mesh
-    from lab_utils.train.engine import OurEngine
 
     mesh = Mesh(config.parallel)
     engine = OurEngine(config, mesh)

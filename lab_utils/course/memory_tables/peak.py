@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 def curve_of(config: TrainConfig) -> list[Reading]:
     """Live bytes after each operation of a steady step; for `launch`, on one rank."""
     from ...data.loader import Loader
+    from ...engines.ours import OurEngine
     from ...measure.curve import memory_curve
     from ...parallel.mesh import Mesh
-    from ...train.engine import OurEngine
 
     engine = OurEngine(config, Mesh(config.parallel))
     first, second = Loader(config.replace(steps=2))

@@ -1,9 +1,9 @@
 """One optimizer step of one rank, played through without numbers: what is alive at every moment,
 and what is saved.
 
-The order is the engine's own (train/engine.py, parallel/pipeline.py, train/update.py): gradients of
-the step before die, the rank walks down its list of forwards and backwards, gradients are reduced,
-judged and applied. What exists before the step is there from the start.
+The order is the engine's own (engines/ours.py, parallel/pipeline.py, engines/update.py): gradients
+of the step before die, the rank walks down its list of forwards and backwards, gradients are
+reduced, judged and applied. What exists before the step is there from the start.
 """
 
 from __future__ import annotations

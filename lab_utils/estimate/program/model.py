@@ -225,7 +225,7 @@ class Program:
     def checkpoint(
         self, function: Callable[..., Value], *inputs: Value, like: tuple[Heads, ...] = ()
     ) -> Value:
-        """As train.recompute's: the inputs are saved, and the backward pass runs `function`
+        """As parallel.recompute's: the inputs are saved, and the backward pass runs `function`
         again."""
         torch = self.torch
         if not torch.recording:

@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ....i18n import t
 from ....measure.memory import SavedActivations
-from ....train.recompute import checkpoint
+from ....parallel.recompute import checkpoint
 from ..ranks import begin_case, saw
 from .alone import told
 

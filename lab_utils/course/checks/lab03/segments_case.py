@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils import checkpoint as torch_checkpoint
 
 from ....i18n import t
-from ....train import recompute
+from ....parallel import recompute
 from ..ranks import BrokenRule
 
 READY_MADE = {torch_checkpoint.__file__, recompute.__file__}

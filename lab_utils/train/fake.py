@@ -54,8 +54,8 @@ def fake_step(config: TrainConfig) -> dict[str, Any]:
     Bytes: parameters, gradients, optimizer, activations, weight_copies, peak, at_peak … Raises
     ConfigError for more than one rank.
     """
-    from ..train.engine import OurEngine
-    from ..train.loop import counted_step_of
+    from ..engines.ours import OurEngine
+    from .loop import counted_step_of
 
     if config.parallel.world_size > 1:
         raise ConfigError(
