@@ -68,7 +68,8 @@ def torchrun(name: str, *ranks: int) -> list[str]:
     """
     import torch
 
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    # a rank that is aborted then says where each of its threads stood
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
     if torch.cuda.device_count() < max(ranks):
         environment["CUDA_VISIBLE_DEVICES"] = ""
     for _ in range(3):
