@@ -142,10 +142,10 @@ def only_the_last_micro_batch_counts() -> None:
 
     backward = Pipeline._backward
 
-    def forgetful(self: Any, action: Any, gradient: Any) -> None:
-        for parameter in self.sync.parameters.values():
+    def forgetful(self: Any, action: Any, gradient: Any, step: Any) -> None:
+        for parameter in step.sync.parameters.values():
             parameter.grad = None
-        backward(self, action, gradient)
+        backward(self, action, gradient, step)
 
     Pipeline._backward = forgetful
 
