@@ -9,6 +9,7 @@ embedding is a unit of its own: the first and the last stage then cut it alike.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -53,6 +54,22 @@ def unit_name(name: str, tied: bool) -> str:
     if name.startswith(("token_embedding", "position_embedding")):
         return name.split(".")[0] if tied else "embedding"
     return "head"
+
+
+def names_used(part: str, tied: bool) -> tuple[str, ...]:
+    """How the names of the parameters begin that a part of the model uses; a tied embedding is used
+    at both ends."""
+    if part == "embed":
+        return "token_embedding", "position_embedding"
+    if part == "predict":
+        return ("final_norm", "head", *["token_embedding"] * tied)
+    return (f"{part}.",)
+
+
+def units_of_part(part: str, units: Iterable[Unit], tied: bool) -> list[Unit]:
+    """The units whose weights a part uses."""
+    names = names_used(part, tied)
+    return [unit for unit in units if any(p.name.startswith(names) for p in unit.parts)]
 
 
 def zero_units(config: TrainConfig, pp_rank: int, tp_rank: int) -> tuple[Unit, ...]:

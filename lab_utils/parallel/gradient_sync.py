@@ -80,7 +80,7 @@ class GradientSync:
             for name, p in self.parameters.items()
         ]
 
-    def publish(self) -> None:
+    def gather_parameters(self) -> None:
         """After the optimizer step: bring updated weights to the ranks that need them. Here all
         have them."""
 
@@ -99,7 +99,7 @@ class GradientSync:
         them."""
         return list(self.parameters.values())
 
-    def around(self, parts: list[Part]) -> list[Part]:
+    def wrap(self, parts: list[Part]) -> list[Part]:
         """The model's parts with what has to happen before and after each; here nothing."""
         return parts
 

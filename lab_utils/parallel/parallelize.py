@@ -55,7 +55,7 @@ def parallelize(model: nn.Module, config: TrainConfig, mesh: Mesh) -> Layout:
     sync = _zero(model, config, mesh, here) if p.zero else _replicas(model, config, mesh, here)
 
     stages = {
-        number: sync.around(parts) for number, parts in stage_parts(model, config, pp.rank).items()
+        number: sync.wrap(parts) for number, parts in stage_parts(model, config, pp.rank).items()
     }
     boundary = Boundary(_boundary_shape(config), parameter_dtype(config), mesh.device)
     autocast = (

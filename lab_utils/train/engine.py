@@ -99,7 +99,7 @@ class OurEngine(Engine):
     def update(self) -> bool:
         applied = self.change()
         if applied:
-            self.layout.sync.publish()
+            self.layout.sync.gather_parameters()
         return applied
 
     def fragments(self) -> list[Fragment]:

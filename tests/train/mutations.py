@@ -195,7 +195,7 @@ def updated_weights_not_gathered() -> None:
     """Every rank keeps what it updated itself."""
     from lab_utils.parallel.zero import ShardedSync
 
-    ShardedSync.publish = lambda self: None
+    ShardedSync.gather_parameters = lambda self: None
 
 
 def shard_holds_the_last_micro_batch() -> None:
@@ -217,14 +217,13 @@ def last_unit_not_waited_for() -> None:
 
     collect = ShardedSync._collect
 
-    def forgetting(self: Any) -> None:
-        if self.under_way and self.under_way[0] is self.units[0]:
-            self.under_way[0].shard_gradient = self.under_way[0].shard.new_zeros(
-                self.under_way[0].shard.shape
-            )
-            self.under_way[1].wait()
-            self.under_way = None
-        collect(self)
+    def forgetting(self: Any, name: str) -> None:
+        unit = self.unit[name]
+        if unit is not self.units[0]:
+            collect(self, name)
+            return
+        unit.shard_gradient = unit.shard.new_zeros(unit.shard.shape)
+        self.pending.pop(name).wait()
 
     ShardedSync._collect = forgetting
 

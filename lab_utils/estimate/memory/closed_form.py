@@ -13,6 +13,7 @@ from functools import lru_cache
 from ...config import TrainConfig
 from ...layout.pipeline_events import Await, Event, Receive, Release, Run, Send, events_of_rank
 from ...layout.schedule import Action
+from ...layout.zero_events import gathers_after_update
 from ..program.conventions import CONVENTIONS, Convention
 from ..program.kernels import INDEX
 from ..program.share import alike_in_ring
@@ -167,7 +168,7 @@ def _update(walk: Walk, config: TrainConfig, here: Standing, width: int, rules: 
         moments.append(24)  # the norm, one term of it and its square, in fp64
     if config.precision == "bf16-pure" and not rules.main_gradients:
         moments.append(4 * here.owned)
-    if p.zero in (1, 2) and p.replicas > 1 and not rules.main_gradients:
+    if gathers_after_update(p.zero) and p.replicas > 1 and not rules.main_gradients:
         moments.append(width * here.owned)
     for nbytes in moments:
         walk.add("temporary", nbytes)

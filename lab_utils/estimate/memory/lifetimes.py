@@ -119,7 +119,7 @@ class Step(Rank):
         self.torch.enter("optimizer")
         self._sum_over_holders()
         self._update()
-        self.sync.publish()
+        self.sync.gather_parameters()
         self.temporary_bytes = {"passes": passing, "update": self.torch.temporary_peak}
 
     # -- the pipeline ------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class Step(Rank):
             shared = [
                 flat.unit.numel // self.sync.ranks
                 for flat in self.sync.units
-                if any(self.here[n].shared_over_pp for n in flat.names)
+                if any(self.here[part.name].shared_over_pp for part in flat.unit.parts)
             ]
         if partial:
             self.torch.new(partial, width)

@@ -41,9 +41,7 @@ class Rank:
             if config.parallel.zero
             else Replicated(self.program, together)
         )
-        self.runs = {
-            stage: self.sync.around(names, self._run_part) for stage, names in parts.items()
-        }
+        self.runs = {stage: self.sync.wrap(names, self._run_part) for stage, names in parts.items()}
         self.tokens, self.targets = _batch(torch, config)
 
     def _run_part(self, part: str, x: Value | None, micro: int) -> Value:

@@ -1,8 +1,8 @@
 """What keeps gradients in step where every rank holds everything, without numbers:
 parallel/data_parallel.py, line by line.
 
-`zero_grad`, `finish`, `publish`, `owned` and `around` are called where the engine calls their
-namesakes. What is there between steps is there from the start.
+`zero_grad`, `finish`, `gather_parameters`, `owned` and `wrap` are called where the engine calls
+their namesakes. What is there between steps is there from the start.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ class Replicated:
     def finish(self) -> None:
         """All-reduces are in place."""
 
-    def publish(self) -> None:
+    def gather_parameters(self) -> None:
         """All ranks have every weight."""
 
     def owned(self) -> list[Owned]:
         return [Owned(leaf.value.numel) for leaf in self.program.leaves.values()]
 
-    def around(
+    def wrap(
         self, parts: list[str], run: Callable[[str, Value | None, int], Value]
     ) -> Callable[[str, Value | None, int], Value]:
         """How a part is run."""
