@@ -135,7 +135,7 @@ def _data_parallel(
         for unit in units_of_part(part, units, config.model.tied):
             at_both_ends = (
                 part == "embed"
-                and "predict" in shown
+                and "head_loss" in shown
                 and config.parallel.pp == 1
                 and unit.name.startswith("token_embedding")
             )

@@ -20,7 +20,7 @@ from enum import IntEnum
 from functools import lru_cache
 
 from ..config import Schedule
-from .schedule import Action, Plan, rank_schedule
+from .schedule import Action, PipelineSchedule, rank_schedule
 
 
 class Channel(IntEnum):
@@ -99,16 +99,16 @@ def message_from(action: Action, last_stage: int) -> Action | None:
 
 
 @lru_cache(maxsize=8)
-def events_of_plan(plan: Plan) -> tuple[tuple[Event, ...], ...]:
-    """The events of every rank in one step of a plan that passes `check_schedule`."""
-    last_stage = max(action.stage for actions in plan for action in actions)
-    places = dict(enumerate(map(_places, plan)))
-    return tuple(tuple(_events(actions, places, last_stage, len(plan))) for actions in plan)
+def events_of_schedule(schedule: PipelineSchedule) -> tuple[tuple[Event, ...], ...]:
+    """The events of every rank in one step of a schedule that passes `check_schedule`."""
+    last_stage = max(action.stage for actions in schedule for action in actions)
+    places = dict(enumerate(map(_places, schedule)))
+    return tuple(tuple(_events(actions, places, last_stage, len(schedule))) for actions in schedule)
 
 
-def pipeline_events(plan: Plan, rank: int) -> tuple[Event, ...]:
+def pipeline_events(schedule: PipelineSchedule, rank: int) -> tuple[Event, ...]:
     """The events of one rank."""
-    return events_of_plan(plan)[rank]
+    return events_of_schedule(schedule)[rank]
 
 
 @lru_cache(maxsize=512)

@@ -93,7 +93,7 @@ class ReduceOrder:
     """Which gradients a rank still waits for, and whose sum is under way."""
 
     def __init__(self, units: Iterable[Unit], stage: int) -> None:
-        self.units = {unit.name: frozenset(part.name for part in unit.parts) for unit in units}
+        self.units = {unit.name: frozenset(one.name for one in unit.slices) for unit in units}
         self.stage = stage
         self.unit_of = {name: unit for unit, names in self.units.items() for name in names}
         self.under_way: str | None = None

@@ -8,7 +8,7 @@ from enum import Enum, auto
 import torch
 from torch import Tensor, nn
 
-from ..layout.units import Part, Unit
+from ..layout.units import Slice, Unit
 from .comm import Axis, Pending
 
 
@@ -37,8 +37,8 @@ class FlatUnit:
         self.unit, self.axis, self.stage, self.dtype, self.device = unit, axis, stage, dtype, device
         self.whole = torch.zeros(unit.numel, dtype=gathered_dtype, device=device)
         self.views = {
-            part.name: self.whole[part.offset : part.offset + part.numel].view(shapes[part.name])
-            for part in unit.parts
+            one.name: self.whole[one.offset : one.offset + one.numel].view(shapes[one.name])
+            for one in unit.slices
         }
         self.parameters = {name: nn.Parameter(view.data) for name, view in self.views.items()}
         self.shard, self.state = self._mine(self.whole), ShardedState.UNSHARDED
@@ -151,14 +151,16 @@ class FlatUnit:
 
 def flatten(group: dict[str, nn.Parameter], axis: Axis, stage: int) -> FlatUnit:
     """A unit of these parameters, which have one dtype and one device, with their values."""
-    parts, offset = [], 0
+    slices, offset = [], 0
     for name, parameter in group.items():
-        parts.append(Part(name, offset, parameter.numel()))
+        slices.append(Slice(name, offset, parameter.numel()))
         offset += parameter.numel()
     first = next(iter(group))
     like = group[first]
     unit = Unit(
-        f"{first} …" if len(group) > 1 else first, tuple(parts), -(-offset // axis.size) * axis.size
+        f"{first} …" if len(group) > 1 else first,
+        tuple(slices),
+        -(-offset // axis.size) * axis.size,
     )
     shapes = {name: tuple(p.shape) for name, p in group.items()}
     flat = FlatUnit(unit, shapes, axis, stage, like.device, like.dtype, like.dtype)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .comm import Axis
-from .owned import Owned, Piece
+from .optimizer_shard import OptimizerShard, Piece
 from .stage import Part
 
 
@@ -73,10 +73,10 @@ class GradientSync:
     def finish(self) -> None:
         """Return when every gradient is the sum over the ranks."""
 
-    def owned(self) -> list[Owned]:
+    def optimizer_shards(self) -> list[OptimizerShard]:
         """What this rank's optimizer updates: here every parameter."""
         return [
-            Owned(name, p, lambda p=p: p.grad, (Piece(name, 0, p.numel(), 0),))
+            OptimizerShard(name, p, lambda p=p: p.grad, (Piece(name, 0, p.numel(), 0),))
             for name, p in self.parameters.items()
         ]
 

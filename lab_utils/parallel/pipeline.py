@@ -18,12 +18,12 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from ..data.loader import MicroBatch, StepBatch
 from ..layout.pipeline_events import Await, Channel, Receive, Release, Run, Send, pipeline_events
-from ..layout.schedule import Action, Plan, make_schedule
+from ..layout.schedule import Action, PipelineSchedule, make_schedule
 from .comm import Axis, Pending
-from .deferred import WeightQueue
 from .gradient_sync import GradientSync
 from .ledger import Ledger
 from .stage import Part
+from .weight_grad_store import WeightGradStore
 
 
 @dataclass(frozen=True)
@@ -59,27 +59,27 @@ class _Step:
 
 
 class Pipeline:
-    """Forward and backward passes of this rank's `stages` in the order of `plan`.
+    """Forward and backward passes of this rank's `stages` in the order of `schedule`.
 
-    `boundary` is needed where there are neighbours, `queue` where the schedule puts off gradients
-    of weights; `autocast` makes the context in which a forward pass runs.
+    `boundary` is needed where there are neighbours, `weight_grads` where the schedule puts off
+    gradients of weights; `autocast` makes the context in which a forward pass runs.
     """
 
     def __init__(
         self,
         stages: dict[int, list[Part]],
-        plan: Plan,
+        schedule: PipelineSchedule,
         axis: Axis,
         ledger: Ledger,
         *,
         boundary: Boundary | None = None,
-        queue: WeightQueue | None = None,
+        weight_grads: WeightGradStore | None = None,
         autocast: Callable[[], AbstractContextManager] = nullcontext,
     ) -> None:
         self.stages, self.axis, self.ledger = stages, axis, ledger
-        self.events = pipeline_events(plan, axis.rank)
-        self.last_stage = max(action.stage for actions in plan for action in actions)
-        self.boundary, self.queue, self.autocast = boundary, queue, autocast
+        self.events = pipeline_events(schedule, axis.rank)
+        self.last_stage = max(action.stage for actions in schedule for action in actions)
+        self.boundary, self.weight_grads, self.autocast = boundary, weight_grads, autocast
 
     def run(self, sync: GradientSync, batch: StepBatch, loss_factor: float) -> float:
         """Gradients of `loss_factor` × the loss sum are added up in `sync`; returns the share's
@@ -116,7 +116,7 @@ class Pipeline:
         elif action.kind == "B":
             self._backward(action, message, step)
         else:
-            self.queue.work_off((action.micro, action.stage))
+            self.weight_grads.compute((action.micro, action.stage))
 
     def _forward(self, action: Action, x: Tensor | None, step: _Step) -> None:
         key, micro = (action.micro, action.stage), step.batch.micro_batches[action.micro]
@@ -136,8 +136,8 @@ class Pipeline:
 
     def _backward(self, action: Action, gradient: Tensor | None, step: _Step) -> None:
         key = action.micro, action.stage
-        if self.queue is not None:
-            self.queue.open(key)
+        if self.weight_grads is not None:
+            self.weight_grads.open(key)
         if gradient is None:
             (step.outputs.pop(key) * step.loss_factor).backward()
         else:

@@ -28,18 +28,22 @@ from torch.nn import functional as F
 from ..config import ModelConfig
 from ..layout.placement import Placement
 from .comm import Axis, Pending
-from .deferred import WeightQueue, weight_gradient
 from .vocabulary import VocabParallelEmbedding, VocabParallelLoss
+from .weight_grad_store import WeightGradStore, weight_gradient
 
 
 class Region:
-    """How the ranks of `axis` enter and leave shared work. `queue`: puts gradients of weights off
-    (zero-bubble)."""
+    """How the ranks of `axis` enter and leave shared work. `weight_grads`: puts gradients of
+    weights off (zero-bubble)."""
 
     def __init__(
-        self, axis: Axis, sequence_parallel: bool, queue: WeightQueue | None = None
+        self, axis: Axis, sequence_parallel: bool, weight_grads: WeightGradStore | None = None
     ) -> None:
-        self.axis, self.scattered, self.queue = axis, sequence_parallel and axis.size > 1, queue
+        self.axis, self.scattered, self.weight_grads = (
+            axis,
+            sequence_parallel and axis.size > 1,
+            weight_grads,
+        )
 
     def gather(self, x: Tensor) -> tuple[Tensor, Pending]:
         """(b, s/N, …) → (b, s, …), complete when the Pending has been waited for. Without sequence
@@ -68,13 +72,13 @@ class Region:
     def weight(self, parameter: nn.Parameter) -> Tensor:
         """A weight as autograd is to see it: not at all if its gradient is put off, or hooks on it
         would fire too early."""
-        return in_autocast(parameter if self.queue is None else parameter.detach())
+        return in_autocast(parameter if self.weight_grads is None else parameter.detach())
 
     def gradient_of(self, weight: Tensor, gradient: Tensor, x: Tensor) -> Tensor | None:
-        """The weight's gradient now, or None if it is owed."""
-        if self.queue is None:
+        """The weight's gradient now, or None if it is put off."""
+        if self.weight_grads is None:
             return weight_gradient(gradient, x)
-        self.queue.put(weight, gradient, x)
+        self.weight_grads.put(weight, gradient, x)
         return None
 
 
@@ -195,7 +199,7 @@ def tensor_parallel_gpt(
 
     On an axis of one rank, with nothing to put off: the identity.
     """
-    if region.axis.size == 1 and region.queue is None:
+    if region.axis.size == 1 and region.weight_grads is None:
         return
     _cut_parameters(model, placements)
     column = ColumnParallel(region)

@@ -26,7 +26,7 @@ from ..layout.zero_events import Do, Event, ReduceOrder, after_part, after_updat
 from .comm import Axis, Pending
 from .flat_unit import FlatUnit
 from .gradient_sync import GradientSync
-from .owned import Owned, Piece
+from .optimizer_shard import OptimizerShard, Piece
 from .stage import Part
 
 
@@ -89,10 +89,10 @@ class ShardedSync(GradientSync):
         self.pending.pop(name).wait()
         self.unit[name].collect()
 
-    def owned(self) -> list[Owned]:
+    def optimizer_shards(self) -> list[OptimizerShard]:
         n, r = self.axis.size, self.axis.rank
         return [
-            Owned(
+            OptimizerShard(
                 u.unit.name,
                 u.shard,
                 lambda u=u: u.shard_gradient,

@@ -14,7 +14,7 @@ from ..config import TrainConfig
 from ..data.loader import Loader, StepBatch
 from ..model import GPT
 from ..parallel.mesh import Mesh
-from ..parallel.owned import sum_over_holders
+from ..parallel.optimizer_shard import all_reduce_shared
 from ..parallel.parallelize import parallelize
 from .fragments import Fragment
 from .loss_scaler import LossScaler
@@ -84,8 +84,8 @@ class OurEngine(Engine):
             if config.precision == "fp16"
             else None
         )
-        self.owned = self.layout.sync.owned()
-        self.change = Update(self.owned, self.layout, config, mesh, self.scaler)
+        self.optimizer_shards = self.layout.sync.optimizer_shards()
+        self.change = Update(self.optimizer_shards, self.layout, config, mesh, self.scaler)
 
     def forward_backward(self, batch: StepBatch) -> float:
         sync = self.layout.sync
@@ -93,7 +93,7 @@ class OurEngine(Engine):
         scale = self.scaler.scale if self.scaler else 1.0
         loss_sum = self.layout.pipeline.run(sync, batch, scale / batch.global_tokens)
         sync.finish()
-        sum_over_holders(self.owned, self.layout.placements, self.mesh)
+        all_reduce_shared(self.optimizer_shards, self.layout.placements, self.mesh)
         return loss_sum if self.mesh["tp"].rank == 0 else 0.0
 
     def update(self) -> bool:
@@ -106,7 +106,7 @@ class OurEngine(Engine):
         scale, sync, found = self.scaler.scale if self.scaler else 1.0, self.layout.sync, []
         if not sync.sharded and self.mesh.data.rank > 0:
             return []
-        for o in self.owned:
+        for o in self.optimizer_shards:
             for piece in o.pieces:
                 place = self.layout.placements[piece.parameter]
                 if not place.copy and (place.dim is not None or self.mesh["tp"].rank == 0):

@@ -19,13 +19,13 @@ from lab_utils.layout.pipeline_events import (
     Release,
     Run,
     Send,
-    events_of_plan,
     events_of_rank,
+    events_of_schedule,
     message_for,
     message_from,
     pipeline_events,
 )
-from lab_utils.layout.schedule import Action, Plan, make_schedule
+from lab_utils.layout.schedule import Action, PipelineSchedule, make_schedule
 
 Ranks = tuple[tuple[Event, ...], ...]
 NAMES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
@@ -36,17 +36,17 @@ SETTINGS = [
 ]
 
 
-def plan_of(setting: tuple[str, int, int, int]) -> Plan:
+def schedule_of(setting: tuple[str, int, int, int]) -> PipelineSchedule:
     return make_schedule(*setting)
 
 
 # -- the checks ------------------------------------------------------------------------------------
 
 
-def check_actions(ranks: Ranks, plan: Plan) -> None:
+def check_actions(ranks: Ranks, schedule: PipelineSchedule) -> None:
     """Each rank runs its own list, and what needs a message waits for it just before."""
-    last_stage = max(action.stage for actions in plan for action in actions)
-    for events, actions in zip(ranks, plan, strict=True):
+    last_stage = max(action.stage for actions in schedule for action in actions)
+    for events, actions in zip(ranks, schedule, strict=True):
         assert tuple(e.action for e in events if isinstance(e, Run)) == actions
         waits = {e.action: i for i, e in enumerate(events) if isinstance(e, Await)}
         begun = {e.action: i for i, e in enumerate(events) if isinstance(e, Receive)}
@@ -146,8 +146,8 @@ def check_progress(ranks: Ranks) -> None:
         pass
 
 
-def check_all(ranks: Ranks, plan: Plan) -> None:
-    check_actions(ranks, plan)
+def check_all(ranks: Ranks, schedule: PipelineSchedule) -> None:
+    check_actions(ranks, schedule)
     check_messages(ranks)
     check_progress(ranks)
     check_buffers(ranks)
@@ -158,23 +158,23 @@ def check_all(ranks: Ranks, plan: Plan) -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_events_of_every_schedule(setting):
-    plan = plan_of(setting)
-    check_all(events_of_plan(plan), plan)
+    schedule = schedule_of(setting)
+    check_all(events_of_schedule(schedule), schedule)
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_one_rank_alone_finds_the_same_events(setting):
     name, p, m, v = setting
-    plan = plan_of(setting)
+    schedule = schedule_of(setting)
     for rank in range(p):
-        assert events_of_rank(name, rank, p, m, v) == pipeline_events(plan, rank)
+        assert events_of_rank(name, rank, p, m, v) == pipeline_events(schedule, rank)
 
 
 def test_a_message_has_one_maker_and_one_reader():
     for setting in SETTINGS:
-        plan = plan_of(setting)
+        schedule = schedule_of(setting)
         last_stage = setting[1] * setting[3] - 1
-        for action in (action for actions in plan for action in actions):
+        for action in (action for actions in schedule for action in actions):
             maker = message_for(action, last_stage)
             assert maker is None or message_from(maker, last_stage) == action
 
@@ -323,11 +323,11 @@ PLANTED = [
 )
 @pytest.mark.parametrize("setting", [("1f1b", 4, 6, 1), ("gpipe", 4, 4, 1)], ids=str)
 def test_a_planted_mistake_is_caught(check, mistake, rank, setting):
-    plan = plan_of(setting)
-    right = events_of_plan(plan)
+    schedule = schedule_of(setting)
+    right = events_of_schedule(schedule)
     wrong = changed(right, rank, mistake)
     assert wrong != right
-    arguments = (plan,) if check is check_actions else ()
+    arguments = (schedule,) if check is check_actions else ()
     check(right, *arguments)
     with pytest.raises(AssertionError):
         check(wrong, *arguments)

@@ -101,7 +101,7 @@ def check_gradients(d: Drawn) -> None:
     """A unit leaves when all of its gradients exist, as often as the stage says; one sum is under
     way at a time, and none when the step ends."""
     exist, under_way, sums = Counter(), None, Counter()
-    names = {unit.name: {part.name for part in unit.parts} for unit in d.units}
+    names = {unit.name: {one.name for one in unit.slices} for unit in d.units}
     for do, name in d.events:
         if do is Do.GRADIENT:
             exist[name] += 1
@@ -150,11 +150,11 @@ def test_as_many_collectives_as_the_closed_form_of_the_traffic_counts(setting):
 
 def test_a_gradient_that_never_appears_is_taken_for_zero():
     step = drawn(config_of(2, False, "fp32", 1))
-    order, names = ReduceOrder(step.units, 2), [part.name for part in step.units[1].parts]
+    order, names = ReduceOrder(step.units, 2), [one.name for one in step.units[1].slices]
     done = []
     for unit in (step.units[0], step.units[2]):  # the others never run
-        for part in unit.parts:
-            done += order.gradient(part.name, last_micro_batch=True)
+        for one in unit.slices:
+            done += order.gradient(one.name, last_micro_batch=True)
     done += order.gradient(names[0], last_micro_batch=True)
     closing = order.finish()
     assert {e.name for e in of(closing, Do.NO_GRADIENT)} & set(names) == set(names[1:])

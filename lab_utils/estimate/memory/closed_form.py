@@ -188,7 +188,7 @@ def _changes(
     config: TrainConfig,
     parts: Mapping[int, list[str]],
     place: tuple[int, int],
-    owed: bool,
+    split_backward: bool,
     convention: str,
     micro_batches: int,
 ) -> dict[int, dict[Context, Change]]:
@@ -210,9 +210,9 @@ def _changes(
         )
         rows = (
             _data_bytes(config, micro_batches)
-            if in_one_tensor(config) and ("embed" in names or "predict" in names)
+            if in_one_tensor(config) and ("embed" in names or "head_loss" in names)
             else 0
         )
-        pattern = Pattern("embed" in names, runs, "predict" in names, rows, company)
-        found[stage] = stage_changes(config, pattern, place, owed, convention)
+        pattern = Pattern("embed" in names, runs, "head_loss" in names, rows, company)
+        found[stage] = stage_changes(config, pattern, place, split_backward, convention)
     return found

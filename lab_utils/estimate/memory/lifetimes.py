@@ -84,7 +84,7 @@ class Step(Rank):
         cp_rank: int = 0,
     ) -> None:
         p, parts = config.parallel, parts_of_stages(config, pp_rank)
-        plan = make_schedule(p.schedule, p.pp, config.micro_batches, p.virtual_stages)
+        schedule = make_schedule(p.schedule, p.pp, config.micro_batches, p.virtual_stages)
         held = [part for stage in parts.values() for part in stage]
         self.here = held_placements(config, held, tp_rank)
         shapes = {name: place.local_shape for name, place in self.here.items()}
@@ -97,11 +97,11 @@ class Step(Rank):
             shapes,
             units,
             together,
-            splits_backward(plan),
+            splits_backward(schedule),
             cp_rank,
         )
         self.states = Storage(self.torch, optimizer_bytes, "optimizer")
-        self.events = pipeline_events(plan, pp_rank)
+        self.events = pipeline_events(schedule, pp_rank)
         self.last_stage = p.pp * p.virtual_stages - 1
 
     def run(self) -> None:
@@ -117,7 +117,7 @@ class Step(Rank):
         )
         self.torch.phase = "update"
         self.torch.enter("optimizer")
-        self._sum_over_holders()
+        self._all_reduce_shared()
         self._update()
         self.sync.gather_parameters()
         self.temporary_bytes = {"passes": passing, "update": self.torch.temporary_peak}
@@ -148,7 +148,7 @@ class Step(Rank):
         elif action.kind == "B":
             self._backward(action, message, passes)
         else:
-            self.program.owed.work_off((action.micro, action.stage))
+            self.program.weight_grads.compute((action.micro, action.stage))
 
     def _forward(self, action: Action, x: Value | None, passes: _Passes) -> None:
         key = action.micro, action.stage
@@ -164,8 +164,8 @@ class Step(Rank):
 
     def _backward(self, action: Action, gradient: Value | None, passes: _Passes) -> None:
         key, torch = (action.micro, action.stage), self.torch
-        if isinstance(self.program, ParallelProgram) and self.program.owed is not None:
-            self.program.owed.open(key)
+        if isinstance(self.program, ParallelProgram) and self.program.weight_grads is not None:
+            self.program.weight_grads.open(key)
         if gradient is None:
             scaled = torch.scale(passes.outputs.pop(key))
             torch.go_back([(scaled.node, scaled.slot, torch.new(1, 4))])
@@ -179,7 +179,7 @@ class Step(Rank):
 
     # -- the update --------------------------------------------------------------------------------
 
-    def _sum_over_holders(self) -> None:
+    def _all_reduce_shared(self) -> None:
         width = 2 if self.config.precision == "bf16-pure" else 4
         width = self.torch.convention.gradient_width(width)
         if isinstance(self.sync, Replicated):
@@ -193,7 +193,7 @@ class Step(Rank):
             shared = [
                 flat.unit.numel // self.sync.ranks
                 for flat in self.sync.units
-                if any(self.here[part.name].shared_over_pp for part in flat.unit.parts)
+                if any(self.here[one.name].shared_over_pp for one in flat.unit.slices)
             ]
         if partial:
             self.torch.new(partial, width)
@@ -206,7 +206,7 @@ class Step(Rank):
             self._norm()
         # the optimizer updates fp32 master weights, so it is given fp32 gradients
         if config.precision == "bf16-pure" and not torch.convention.main_gradients:
-            _wide = [torch.new(owned.numel, 4, 2 * owned.numel) for owned in self.sync.owned()]
+            _wide = [torch.new(numel, 4, 2 * numel) for numel in self.sync.optimizer_numels()]
 
     def _norm(self) -> None:
         torch = self.torch

@@ -12,7 +12,6 @@ from ..program.conventions import Collectives
 from ..program.live import Storage, Value
 from ..program.model import Program
 from ..program.tape import Leaf
-from .sync import Owned
 
 
 class _Flat:
@@ -185,8 +184,9 @@ class Sharded:
             shard if self.stage > 1 and flat.shard_gradient is None else 0,
         )
 
-    def owned(self) -> list[Owned]:
-        return [Owned(flat.unit.numel // self.ranks) for flat in self.units]
+    def optimizer_numels(self) -> list[int]:
+        """Elements of each tensor that the optimizer updates."""
+        return [flat.unit.numel // self.ranks for flat in self.units]
 
     def wrap(
         self, parts: list[str], run: Callable[[str, Value | None, int], Value]

@@ -1,7 +1,7 @@
 """What keeps gradients in step where every rank holds everything, without numbers:
 parallel/data_parallel.py, line by line.
 
-`zero_grad`, `finish`, `gather_parameters`, `owned` and `wrap` are called where the engine calls
+`zero_grad`, `finish`, `gather_parameters` and `wrap` are called where the engine calls
 their namesakes. What is there between steps is there from the start.
 """
 
@@ -9,19 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import NamedTuple
 
 from ...config import TrainConfig
 from ...layout.buckets import assign_buckets
 from ..program.live import Storage, Value
 from ..program.model import Program
 from ..program.tape import Leaf
-
-
-class Owned(NamedTuple):
-    """What the optimizer updates: elements of one tensor."""
-
-    numel: int
 
 
 def has_buckets(config: TrainConfig) -> bool:
@@ -85,8 +78,9 @@ class Replicated:
     def gather_parameters(self) -> None:
         """All ranks have every weight."""
 
-    def owned(self) -> list[Owned]:
-        return [Owned(leaf.value.numel) for leaf in self.program.leaves.values()]
+    def optimizer_numels(self) -> list[int]:
+        """Elements of each tensor that the optimizer updates."""
+        return [leaf.value.numel for leaf in self.program.leaves.values()]
 
     def wrap(
         self, parts: list[str], run: Callable[[str, Value | None, int], Value]

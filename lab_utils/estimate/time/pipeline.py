@@ -1,5 +1,5 @@
-"""Seconds of one pipelined step: a plan played through with given durations. The closed forms that
-agree with it are in bubbles.py.
+"""Seconds of one pipelined step: a schedule's events (layout/pipeline_events.py) played through
+with given durations. The closed forms that agree with it are in bubbles.py.
 
 A bubble is the time in which a rank waits. Two conventions are in use and differ: Narayanan et al.
 2021 (SC21, section 2.2) divide it by the *ideal* time, the rank's compute without any bubble, so
@@ -16,8 +16,8 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from ...i18n import t
-from ...layout.pipeline_events import Await, Channel, Event, Run, Send, events_of_plan
-from ...layout.schedule import Action, Plan, splits_backward
+from ...layout.pipeline_events import Await, Channel, Event, Run, Send, events_of_schedule
+from ...layout.schedule import Action, PipelineSchedule, splits_backward
 from ...layout.schedule_check import check_schedule
 
 # seconds: the same for all virtual stages, or one per virtual stage
@@ -35,10 +35,10 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """A plan played through. `starts[r][i]` and `ends[r][i]` are those of `plan[r][i]`;
+    """A schedule played through. `starts[r][i]` and `ends[r][i]` are those of `schedule[r][i]`;
     `busy_seconds[r]` is rank r's compute."""
 
-    plan: Plan
+    schedule: PipelineSchedule
     starts: tuple[tuple[float, ...], ...]
     ends: tuple[tuple[float, ...], ...]
     busy_seconds: tuple[float, ...]
@@ -48,7 +48,7 @@ class Timeline:
         """All actions, rank by rank, each rank's in the order of time."""
         return tuple(
             Span(rank, *span)
-            for rank, lane in enumerate(zip(self.plan, self.starts, self.ends, strict=True))
+            for rank, lane in enumerate(zip(self.schedule, self.starts, self.ends, strict=True))
             for span in zip(*lane, strict=True)
         )
 
@@ -72,40 +72,42 @@ class Timeline:
     @property
     def bubble_over_total(self) -> float:
         """The share of all ranks' time that is bubble, 0 to 1."""
-        return sum(self.bubble_seconds) / (len(self.plan) * self.seconds)
+        return sum(self.bubble_seconds) / (len(self.schedule) * self.seconds)
 
 
 def simulate(
-    plan: Plan,
+    schedule: PipelineSchedule,
     forward_seconds: Durations,
     backward_seconds: Durations,
     weight_seconds: Durations = 0,
     message_seconds: float = 0,
 ) -> Timeline:
-    """Play `plan` through: each action starts when its rank is free and its message is there.
+    """Play `schedule` through: each action starts when its rank is free and its message is there.
 
     Durations are of one micro-batch on one virtual stage: a number, or one per virtual stage.
-    `backward_seconds` is the gradient of the input and `weight_seconds` that of the weights; a plan
-    without W does both in its B, so the same call compares all schedules (leave `weight_seconds` at
-    0 where the backward is one number). A message between two ranks is on its way for
-    `message_seconds` while both compute on, and those of one kind from one rank to another follow
-    each other on the wire. The plan is one that passes `check_schedule`. Raises ScheduleError for
-    ranks that wait for ever, ValueError for a wrong number of durations.
+    `backward_seconds` is the gradient of the input and `weight_seconds` that of the weights; a
+    schedule without W does both in its B, so the same call compares all schedules (leave
+    `weight_seconds` at 0 where the backward is one number). A message between two ranks is on its
+    way for `message_seconds` while both compute on, and those of one kind from one rank to another
+    follow each other on the wire. The schedule is one that passes `check_schedule`. Raises
+    ScheduleError for ranks that wait for ever, ValueError for a wrong number of durations.
     """
-    stages = 1 + max(action.stage for actions in plan for action in actions)
+    stages = 1 + max(action.stage for actions in schedule for action in actions)
     durations = (forward_seconds, backward_seconds, weight_seconds)
     f, b, w = (_per_stage(seconds, stages) for seconds in durations)
-    if not splits_backward(plan):
+    if not splits_backward(schedule):
         b = [whole + part for whole, part in zip(b, w, strict=True)]
-    playing = _Playing(plan, {"F": f, "B": b, "W": w}, message_seconds if len(plan) > 1 else 0)
+    playing = _Playing(
+        schedule, {"F": f, "B": b, "W": w}, message_seconds if len(schedule) > 1 else 0
+    )
     # first come, first served: half as many visits as a stack
-    able = deque(range(len(plan)))
+    able = deque(range(len(schedule)))
     while able:
         able.extend(playing.go_on(able.popleft()))
     if playing.waiting:
-        check_schedule(plan)
+        check_schedule(schedule)
     starts, ends = (tuple(map(tuple, lanes)) for lanes in (playing.starts, playing.ends))
-    return Timeline(plan, starts, ends, tuple(playing.busy))
+    return Timeline(schedule, starts, ends, tuple(playing.busy))
 
 
 class _Work(NamedTuple):
@@ -119,10 +121,10 @@ class _Work(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def _works(plan: Plan) -> tuple[tuple[_Work, ...], ...]:
+def _works(schedule: PipelineSchedule) -> tuple[tuple[_Work, ...], ...]:
     """The events of every rank, but for those that take no time: beginning to receive, and letting
     go of what was sent."""
-    return tuple(tuple(_works_of_rank(events)) for events in events_of_plan(plan))
+    return tuple(tuple(_works_of_rank(events)) for events in events_of_schedule(schedule))
 
 
 def _works_of_rank(events: Iterable[Event]) -> Iterator[_Work]:
@@ -142,13 +144,16 @@ class _Playing:
     """Ranks on their way through their works; every list has an entry per rank."""
 
     def __init__(
-        self, plan: Plan, seconds: Mapping[str, Sequence[float]], message_seconds: float
+        self,
+        schedule: PipelineSchedule,
+        seconds: Mapping[str, Sequence[float]],
+        message_seconds: float,
     ) -> None:
-        self.works, self.seconds, self.message_seconds = _works(plan), seconds, message_seconds
-        self.starts, self.ends = ([[] for _ in plan] for _ in range(2))
-        self.clock, self.busy = ([0.0] * len(plan) for _ in range(2))
+        self.works, self.seconds, self.message_seconds = _works(schedule), seconds, message_seconds
+        self.starts, self.ends = ([[] for _ in schedule] for _ in range(2))
+        self.clock, self.busy = ([0.0] * len(schedule) for _ in range(2))
         # when the last message of each channel is through
-        self.wire_free = [[0.0] * len(Channel) for _ in plan]
+        self.wire_free = [[0.0] * len(Channel) for _ in schedule]
         self.there: dict[Action, float] = {}  # when what an action waits for is there
         self.waiting: dict[Action, int] = {}  # which rank waits at it
 

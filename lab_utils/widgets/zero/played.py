@@ -63,7 +63,7 @@ def played(stage: int) -> dict[Moment, Played]:
 
 def _needs() -> tuple[Needs, ...]:
     blocks = [f"blocks.{layer}" for layer in range(_TINY.model.layers)]
-    parts, names = ["embed", *blocks, "predict"], list(parameter_shapes(_TINY.model))
+    parts, names = ["embed", *blocks, "head_loss"], list(parameter_shapes(_TINY.model))
     return needs_of_parts(parts, _UNITS, names, _TINY.model.tied)
 
 
