@@ -9,6 +9,7 @@ from itertools import product
 from typing import Literal
 
 from ..i18n import t
+from .pipeline_events import message_for, message_from
 from .schedule import Action, PipelineSchedule, splits_backward
 
 
@@ -37,12 +38,10 @@ def check_schedule(schedule: PipelineSchedule) -> None:
 def waits_for(action: Action, last_stage: int) -> Action | None:
     """The one action that must end before this may begin, beside those before it on its own
     rank."""
-    kind, micro, stage = action
-    if kind == "F":
-        return Action("F", micro, stage - 1) if stage else None
-    if kind == "B":
-        return Action("B", micro, stage + 1) if stage < last_stage else Action("F", micro, stage)
-    return Action("B", micro, stage)
+    made_by = message_for(action, last_stage)
+    if made_by is not None or action.kind == "F":
+        return made_by
+    return action._replace(kind="F" if action.kind == "B" else "B")
 
 
 def in_flight(schedule: PipelineSchedule, until: Literal["B", "W"] = "B") -> list[int]:
@@ -139,13 +138,12 @@ def _check_local_order(rank: int, actions: Iterable[Action]) -> None:
 def _check_message_order(schedule: PipelineSchedule) -> None:
     last_stage = _last_stage(schedule)
     for sender, kind in product(range(len(schedule)), "FB"):
-        step, end = (1, last_stage) if kind == "F" else (-1, 0)
-        receiver = (sender + step) % len(schedule)
-        sent = [a for a in schedule[sender] if a.kind == kind and a.stage != end]
+        receiver = (sender + (1 if kind == "F" else -1)) % len(schedule)
+        sent = [a for a in schedule[sender] if a.kind == kind and message_from(a, last_stage)]
         taken = [
-            waits_for(a, last_stage)
+            made_by
             for a in schedule[receiver]
-            if a.kind == kind and a.stage != last_stage - end
+            if a.kind == kind and (made_by := message_for(a, last_stage))
         ]
         for first, wanted in zip(sent, taken, strict=True) if sender != receiver else ():
             if first != wanted:

@@ -84,21 +84,6 @@ class GradientSync:
         """After the optimizer step: bring updated weights to the ranks that need them. Here all
         have them."""
 
-    def held(self) -> dict[str, list[Tensor]]:
-        """The tensors behind the report's memory terms: "parameters", "gradients", and "buckets"
-        beyond these."""
-        parameters = list(self.parameters.values())
-        return {
-            "parameters": parameters,
-            "gradients": [p.grad for p in parameters if p.grad is not None],
-            "buckets": [],
-        }
-
-    def weights(self) -> list[Tensor]:
-        """The tensors whose storages hold weights, so are no activations when autograd saves
-        them."""
-        return list(self.parameters.values())
-
     def wrap(self, parts: list[Part]) -> list[Part]:
         """The model's parts with what has to happen before and after each; here nothing."""
         return parts

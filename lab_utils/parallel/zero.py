@@ -101,17 +101,6 @@ class ShardedSync(GradientSync):
             for u in self.units
         ]
 
-    def held(self) -> dict[str, list[Tensor]]:
-        gradients = [g for u in self.units for g in (u.gradient, u.shard_gradient) if g is not None]
-        return {
-            "parameters": [u.shard if self.stage == 3 else u.whole for u in self.units],
-            "gradients": gradients,
-            "buckets": [],
-        }
-
-    def weights(self) -> list[Tensor]:
-        return [unit.whole for unit in self.units]
-
     def wrap(self, parts: list[Part]) -> list[Part]:
         """Stage 3: the same parts, each with its weights unsharded first and resharded after, and
         again in the backward pass."""

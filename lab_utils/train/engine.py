@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..config import TrainConfig
 from ..data.loader import Loader, StepBatch
 from ..model import GPT
+from ..parallel.held import held_tensors, weight_tensors
 from ..parallel.mesh import Mesh
 from ..parallel.optimizer_shard import all_reduce_shared
 from ..parallel.parallelize import parallelize
@@ -123,10 +124,10 @@ class OurEngine(Engine):
         return found
 
     def weights(self) -> list[Tensor]:
-        return self.layout.sync.weights()
+        return weight_tensors(self.layout.sync)
 
     def held(self) -> dict[str, Any]:
-        return self.layout.sync.held() | {
+        return held_tensors(self.layout.sync) | {
             "optimizer": self.change.states(),
             "offloaded": self.change.offloaded(),
         }

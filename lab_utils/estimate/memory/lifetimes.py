@@ -102,6 +102,7 @@ class Step(Rank):
         )
         self.states = Storage(self.torch, optimizer_bytes, "optimizer")
         self.events = pipeline_events(schedule, pp_rank)
+        self.passes_peak, self.temporary_bytes = 0, dict[str, int]()
         self.last_stage = p.pp * p.virtual_stages - 1
 
     def run(self) -> None:

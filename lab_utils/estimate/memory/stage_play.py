@@ -122,6 +122,7 @@ class _Note:
     def __init__(self, stage: ShortRank) -> None:
         self.torch, self.sync = stage.torch, stage.sync
         self.first_sum: Reached | None = None
+        self.terms, self.saved, self.copies = dict(stage.torch.terms), 0, 0
         if isinstance(self.sync, Sharded):
             self.sync.before_reduce = self._sum
 
