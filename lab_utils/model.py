@@ -52,7 +52,7 @@ class GPT(nn.Module):
         x = self.embed(tokens)
         for block in self.blocks:
             x = block(x)
-        return self.predict(x, targets)
+        return self.head_loss(x, targets)
 
     # (b, s) -> (b, s, h)
     def embed(self, tokens: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ class GPT(nn.Module):
             )
         return x
 
-    def predict(self, x: Tensor, targets: Tensor | None) -> Tensor | tuple[Tensor, Tensor]:
+    def head_loss(self, x: Tensor, targets: Tensor | None) -> Tensor | tuple[Tensor, Tensor]:
         """What the last block's output says: logits (b, s, V), or with targets their loss sum and
         count."""
         logits = self.head(self.final_norm(x))

@@ -219,3 +219,68 @@ def test_light_modules_load_in_300_ms_without_torch(module):
     assert {torch for _, torch in runs} == {"False"}
     best = min(float(seconds) for seconds, _ in runs)
     on_time(best <= 0.3, f"{best:.2f} s to import {module}, of 0.3 s")
+
+
+# -- fields ----------------------------------------------------------------------------------------
+
+
+def fields_set_in(function: ast.AST) -> set[str]:
+    return {
+        node.attr
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    }
+
+
+def late_fields(source: str) -> list[str]:
+    """Fields that no object has when its __init__ is over: first set by a method that neither is
+    __init__ nor is called there, by the class or one that it inherits from in the same file."""
+    found, known_of = [], dict[str, set[str]]()
+    for one in [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef)]:
+        methods = {f.name: f for f in one.body if isinstance(f, ast.FunctionDef)}
+        known = set().union(*(known_of.get(ast.unparse(base), set()) for base in one.bases))
+        known |= {
+            name.id
+            for statement in one.body
+            if isinstance(statement, ast.Assign | ast.AnnAssign)
+            for name in ast.walk(statement)
+            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+        }
+        begin = methods.get("__init__") or methods.get("__post_init__")
+        called = (
+            {n.attr for n in ast.walk(begin) if isinstance(n, ast.Attribute)} if begin else set()
+        )
+        for name, method in methods.items():
+            if method is begin or name in called:
+                known |= fields_set_in(method)
+        known_of[one.name] = known
+        for name, method in methods.items():
+            late = sorted(fields_set_in(method) - known)
+            found += [f"{one.name}.{name} first sets {field}" for field in late]
+    return found
+
+
+def test_a_field_that_appears_late_is_found():
+    assert late_fields("class A:\n    def run(self):\n        self.x = 1\n") == [
+        "A.run first sets x"
+    ]
+    assert (
+        late_fields(
+            "class A:\n    def __init__(self):\n        self._begin()\n"
+            "    def _begin(self):\n        self.x = 1\n"
+            "class B(A):\n    y: int\n    def run(self):\n        self.x, self.y = 1, 2\n"
+        )
+        == []
+    )
+
+
+def test_objects_have_all_their_fields_from_the_start():
+    found = {
+        str(path.relative_to(PACKAGE)): late
+        for path in files()
+        if (late := late_fields(path.read_text(encoding="utf-8")))
+    }
+    assert not found

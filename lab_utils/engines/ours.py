@@ -11,8 +11,9 @@ from torch import Tensor
 from ..config import TrainConfig
 from ..data.loader import Loader, StepBatch
 from ..model import GPT
+from ..parallel.held import held_tensors, weight_tensors
 from ..parallel.mesh import Mesh
-from ..parallel.owned import sum_over_holders
+from ..parallel.optimizer_shard import all_reduce_shared
 from ..parallel.parallelize import parallelize
 from ..parallel.recompute import recompute
 from .engine import Engine
@@ -37,8 +38,8 @@ class OurEngine(Engine):
             if config.precision == "fp16"
             else None
         )
-        self.owned = self.layout.sync.owned()
-        self.change = Update(self.owned, self.layout, config, mesh, self.scaler)
+        self.optimizer_shards = self.layout.sync.optimizer_shards()
+        self.change = Update(self.optimizer_shards, self.layout, config, mesh, self.scaler)
 
     def forward_backward(self, batch: StepBatch) -> float:
         sync = self.layout.sync
@@ -46,20 +47,20 @@ class OurEngine(Engine):
         scale = self.scaler.scale if self.scaler else 1.0
         loss_sum = self.layout.pipeline.run(sync, batch, scale / batch.global_tokens)
         sync.finish()
-        sum_over_holders(self.owned, self.layout.placements, self.mesh)
+        all_reduce_shared(self.optimizer_shards, self.layout.placements, self.mesh)
         return loss_sum if self.mesh["tp"].rank == 0 else 0.0
 
     def update(self) -> bool:
         applied = self.change()
         if applied:
-            self.layout.sync.publish()
+            self.layout.sync.gather_parameters()
         return applied
 
     def fragments(self) -> list[Fragment]:
         scale, sync, found = self.scaler.scale if self.scaler else 1.0, self.layout.sync, []
         if not sync.sharded and self.mesh.data.rank > 0:
             return []
-        for o in self.owned:
+        for o in self.optimizer_shards:
             for piece in o.pieces:
                 place = self.layout.placements[piece.parameter]
                 if not place.copy and (place.dim is not None or self.mesh["tp"].rank == 0):
@@ -76,10 +77,10 @@ class OurEngine(Engine):
         return found
 
     def weights(self) -> list[Tensor]:
-        return self.layout.sync.weights()
+        return weight_tensors(self.layout.sync)
 
     def held(self) -> dict[str, Any]:
-        return self.layout.sync.held() | {
+        return held_tensors(self.layout.sync) | {
             "optimizer": self.change.states(),
             "offloaded": self.change.offloaded(),
         }

@@ -58,7 +58,7 @@ class Stage(GPT):
             x = self.embed(x) if hasattr(self, "token_embedding") else x
             for block in self.blocks.children():
                 x = block(x)
-            return self.predict(x, targets) if hasattr(self, "head") else x
+            return self.head_loss(x, targets) if hasattr(self, "head") else x
 
 
 class TorchPipeline:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..config import TrainConfig
 from ..parallel.mesh import Mesh
-from ..parallel.owned import Owned, sum_of_squares
+from ..parallel.optimizer_shard import OptimizerShard, sum_of_squares
 from ..parallel.parallelize import Layout, local_values
 from .loss_scaler import LossScaler
 from .optimizer import make_optimizer
@@ -25,14 +25,14 @@ class Update:
 
     def __init__(
         self,
-        owned: list[Owned],
+        shards: list[OptimizerShard],
         layout: Layout,
         config: TrainConfig,
         mesh: Mesh,
         scaler: LossScaler | None,
     ) -> None:
-        self.owned, self.layout, self.config, self.mesh, self.scaler = (
-            owned,
+        self.shards, self.layout, self.config, self.mesh, self.scaler = (
+            shards,
             layout,
             config,
             mesh,
@@ -41,11 +41,11 @@ class Update:
         self.offload = config.parallel.offload
         self.separate = self.offload or config.precision == "bf16-pure"
         self.weights = [
-            nn.Parameter(self._master(o) if self.separate else o.weight.detach()) for o in owned
+            nn.Parameter(self._master(o) if self.separate else o.weight.detach()) for o in shards
         ]
         self.optimizer = make_optimizer(self.weights, config)
 
-    def _master(self, o: Owned) -> Tensor:
+    def _master(self, o: OptimizerShard) -> Tensor:
         """fp32, drawn anew, because the weights that the model holds may be rounded already."""
         master = torch.zeros(o.weight.shape, dtype=torch.float32)
         for piece in o.pieces:
@@ -61,7 +61,7 @@ class Update:
         if self.scaler or self.config.clip > 0:
             norm = (
                 sum_of_squares(
-                    self.owned, self.layout.placements, self.mesh, self.layout.sync.sharded
+                    self.shards, self.layout.placements, self.mesh, self.layout.sync.sharded
                 )
                 .sqrt()
                 .item()
@@ -78,14 +78,14 @@ class Update:
         return True
 
     def _apply(self, factor: float) -> None:
-        for weight, o in zip(self.weights, self.owned, strict=True):
+        for weight, o in zip(self.weights, self.shards, strict=True):
             weight.grad = o.gradient().to(weight.device, weight.dtype)
         if factor != 1.0:
             torch._foreach_mul_([weight.grad for weight in self.weights], factor)
         self.optimizer.step()
         if self.separate:
             with torch.no_grad():
-                for weight, o in zip(self.weights, self.owned, strict=True):
+                for weight, o in zip(self.weights, self.shards, strict=True):
                     o.weight.copy_(weight)
         for weight in self.weights:
             weight.grad = None

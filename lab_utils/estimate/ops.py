@@ -85,7 +85,7 @@ def ledger_parts(
     convention: str = "cpu",
     cp_rank: int = 0,
 ) -> list[tuple[str, tuple[Op, ...]]]:
-    """The same by part of the model, "embed", "blocks.3" …, "predict"; equal blocks are drawn up
+    """The same by part of the model, "embed", "blocks.3" …, "head_loss"; equal blocks are drawn up
     once."""
     again, share, found = set(config.recomputed_layers()), Share.of(config, tp_rank, cp_rank), []
     for parts in parts_of_stages(config, pp_rank).values():
@@ -122,8 +122,8 @@ def block_ledger(
     policy: str = "none",
     convention: str = "cpu",
 ) -> Mapping[str, tuple[Op, ...]]:
-    """The ops of the model's ends, "embed" and "predict", and of one block, "blocks.0", recomputed
-    as `policy` says ("none", "selective" or "full")."""
+    """The ops of the model's ends, "embed" and "head_loss", and of one block, "blocks.0",
+    recomputed as `policy` says ("none", "selective" or "full")."""
     numbers = numbers_of(model, micro_batch, share)
     kind = kind_of(
         model,

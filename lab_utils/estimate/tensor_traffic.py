@@ -27,7 +27,7 @@ def tensor_parallel_items(config: TrainConfig, pp_rank: int, partial: int) -> It
             yield from _region(
                 p.sequence_parallel, m, tokens * model.hidden * held, leave=1, leave_backward=1
             )
-        elif part == "predict":
+        elif part == "head_loss":
             yield from _region(
                 p.sequence_parallel, m, tokens * model.hidden * inside, enter=1, enter_backward=1
             )
@@ -85,11 +85,11 @@ def partial_numels(
     found = [0] * p.replicas
     for unit in held_units(config, shown, tp_rank):
         each, times = unit.numel // p.replicas, blocks if unit.name.startswith("blocks.") else 1
-        for part in unit.parts:
-            if here[part.name].partial:
-                for rank in range(part.offset // each, -(-(part.offset + part.numel) // each)):
+        for one in unit.slices:
+            if here[one.name].partial:
+                for rank in range(one.offset // each, -(-(one.offset + one.numel) // each)):
                     found[rank] += times * (
-                        min(part.offset + part.numel, (rank + 1) * each)
-                        - max(part.offset, rank * each)
+                        min(one.offset + one.numel, (rank + 1) * each)
+                        - max(one.offset, rank * each)
                     )
     return found

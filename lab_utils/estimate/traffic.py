@@ -18,11 +18,13 @@ from ..layout.buckets import Bucket, assign_buckets
 from ..layout.context import data_axis
 from ..layout.parameters import parameter_shapes
 from ..layout.placement import placements
+from ..layout.units import units_of_part
 from ..layout.wire import wire_bytes
+from ..layout.zero_events import gathers_after_update, reductions
 from ..report import Traffic
 from .context_traffic import context_parallel_items
 from .memory.standing import alike
-from .memory.terms import element_bytes, unit_bytes, units_of_part
+from .memory.terms import element_bytes, unit_bytes
 from .program.rank_shape import held_placements, held_units
 from .program.stage_parts import parts_of_stages
 from .tensor_traffic import Item, partial_numels, tensor_parallel_items
@@ -124,17 +126,16 @@ def _data_parallel(
     units = held_units(config, shown, tp_rank)
     counts = [blocks if unit.name.startswith("blocks.") else 1 for unit in units]
     calls, numel = sum(counts), sum(n * unit.numel for n, unit in zip(counts, units, strict=True))
-    # stages 2 and 3 let the gradients of every micro-batch go
-    times = m if p.zero >= 2 else 1
+    times = reductions(p.zero, m)
     yield "reduce_scatter", axis, "gradient", times * calls, times * size * numel
-    if p.zero < 3:
+    if gathers_after_update(p.zero):
         yield "all_gather", axis, "parameter", calls, size * numel
         return
     for part in shown:
         for unit in units_of_part(part, units, config.model.tied):
             at_both_ends = (
                 part == "embed"
-                and "predict" in shown
+                and "head_loss" in shown
                 and config.parallel.pp == 1
                 and unit.name.startswith("token_embedding")
             )

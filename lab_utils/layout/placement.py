@@ -1,10 +1,8 @@
 """Where every parameter lives: on which stages, which part of it on which tensor-parallel rank, and
 who else holds the same.
 
-Column-parallel weights (query, key, value, gate, up) are cut by output features, row-parallel ones
-(output, down) by input features, embedding and head by vocabulary (Shoeybi et al. 2019,
-"Megatron-LM", section 3). Heads stay whole, and query heads stay with their key/value head. Sizes
-that the degree does not divide are cut unevenly.
+Along tp a weight is cut as its layer's style says (tensor_styles.py). Sizes that the degree does
+not divide are cut unevenly.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from functools import lru_cache
 from ..config import ModelConfig, ParallelConfig
 from .parameters import parameter_shapes
 from .stages import part_of, stage_layers, stages_of_rank
+from .tensor_styles import TENSOR_STYLES
 
 
 @dataclass(frozen=True)
@@ -110,21 +109,13 @@ def heads_of_rank(model: ModelConfig, tp: int, tp_rank: int) -> tuple[int, int]:
 
 def _cut(name: str, model: ModelConfig, tp: int, tp_rank: int) -> tuple[int, int, int] | None:
     """(dim, start, length) of a rank's part; None for what every tp rank holds whole."""
-    if tp == 1:
-        return None
     module, kind = name.split(".")[-2:]
-    if module in ("query", "key", "value", "output"):
-        first, count = heads_of_rank(model, tp, tp_rank)
-        width = model.head_dim * (
-            1 if module in ("key", "value") else model.heads // model.kv_heads
-        )
-        along = first * width, count * width
-    elif module in ("gate", "up", "down"):
-        along = part_of(model.ffn, tp, tp_rank)
-    elif module in ("token_embedding", "head"):
-        along = part_of(model.vocab, tp, tp_rank)
-    else:
+    style = TENSOR_STYLES.get(module)
+    if tp == 1 or style is None or style.style == "row" and kind == "bias":
         return None
-    if module in ("output", "down"):
-        return None if kind == "bias" else (1, *along)
-    return (0, *along)
+    if style.shared in ("ffn", "vocab"):
+        return style.dim, *part_of(getattr(model, style.shared), tp, tp_rank)
+    first, count = heads_of_rank(model, tp, tp_rank)
+    group = model.heads // model.kv_heads if style.shared == "query heads" else 1
+    width = group * model.head_dim
+    return style.dim, first * width, count * width

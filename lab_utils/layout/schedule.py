@@ -19,9 +19,9 @@ from ..i18n import t
 class Action(NamedTuple):
     """One piece of work: one micro-batch on one virtual stage.
 
-    `kind` F is the forward pass and B the backward pass; in a plan with W, B computes the gradient
-    of the stage's input only and W that of its weights. `stage` counts through the whole model, 0 …
-    p·v−1: it lives on rank `stage % p` as that rank's chunk `stage // p`.
+    `kind` F is the forward pass and B the backward pass; in a schedule with W, B computes the
+    gradient of the stage's input only and W that of its weights. `stage` counts through the whole
+    model, 0 … p·v−1: it lives on rank `stage % p` as that rank's chunk `stage // p`.
     """
 
     kind: Literal["F", "B", "W"]
@@ -29,11 +29,14 @@ class Action(NamedTuple):
     stage: int
 
 
-Plan = tuple[tuple[Action, ...], ...]  # plan[r]: the actions of pipeline rank r, in order
+# schedule[r]: the actions of pipeline rank r, in order
+PipelineSchedule = tuple[tuple[Action, ...], ...]
 
 
-def make_schedule(name: Schedule, ranks: int, micro_batches: int, virtual_stages: int = 1) -> Plan:
-    """The plan of one optimizer step: `micro_batches` (m) through `ranks` (p) times
+def make_schedule(
+    name: Schedule, ranks: int, micro_batches: int, virtual_stages: int = 1
+) -> PipelineSchedule:
+    """The schedule of one optimizer step: `micro_batches` (m) through `ranks` (p) times
     `virtual_stages` (v) stages.
 
     gpipe: all forwards, then all backwards (Huang et al. 2019). 1f1b: PipeDream-flush, the default
@@ -50,7 +53,7 @@ def make_schedule(name: Schedule, ranks: int, micro_batches: int, virtual_stages
 def rank_schedule(
     name: Schedule, rank: int, ranks: int, micro_batches: int, virtual_stages: int = 1
 ) -> tuple[Action, ...]:
-    """One rank's part of `make_schedule`'s plan, unchecked."""
+    """One rank's part of `make_schedule`'s schedule, unchecked."""
     if name == "interleaved":
         return _interleaved(rank, ranks, micro_batches, virtual_stages)
     return {"gpipe": _gpipe, "1f1b": _one_forward_one_backward, "zero-bubble": _zero_bubble}[name](
@@ -114,9 +117,9 @@ def refuse_schedule(name: str, ranks: int, micro_batches: int, virtual_stages: i
         )
 
 
-def splits_backward(plan: Plan) -> bool:
-    """Whether the plan computes the gradients of weights in actions of their own (W)."""
-    return any(action.kind == "W" for actions in plan for action in actions)
+def splits_backward(schedule: PipelineSchedule) -> bool:
+    """Whether the schedule computes the gradients of weights in actions of their own (W)."""
+    return any(action.kind == "W" for actions in schedule for action in actions)
 
 
 def _gpipe(rank: int, ranks: int, micro_batches: int) -> tuple[Action, ...]:

@@ -1,4 +1,4 @@
-"""Is a plan one that ranks can carry out, and what does it hold in memory? Asked of the data,
+"""Is a schedule one that ranks can carry out, and what does it hold in memory? Asked of the data,
 before any process starts."""
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from itertools import product
 from typing import Literal
 
 from ..i18n import t
-from .schedule import Action, Plan, splits_backward
+from .pipeline_events import message_for, message_from
+from .schedule import Action, PipelineSchedule, splits_backward
 
 
 class ScheduleError(ValueError):
-    """A plan that cannot be carried out; the message names the rank and the action."""
+    """A schedule that cannot be carried out; the message names the rank and the action."""
 
 
-def check_schedule(plan: Plan) -> None:
-    """Raise ScheduleError, one sentence, for the first fault found in `plan`; return None for a
-    plan that works.
+def check_schedule(schedule: PipelineSchedule) -> None:
+    """Raise ScheduleError, one sentence, for the first fault found in `schedule`; return None for a
+    schedule that works.
 
     Faults: an action on the wrong rank, twice or missing; a backward before its forward or weight
     gradients before their backward on a stage; messages that a rank takes in another order than
@@ -26,35 +27,33 @@ def check_schedule(plan: Plan) -> None:
     ranks that wait for one another where receiving blocks and sending does not. The order of
     micro-batches is free.
     """
-    _check_places(plan)
-    _check_complete(plan)
-    for rank, actions in enumerate(plan):
+    _check_places(schedule)
+    _check_complete(schedule)
+    for rank, actions in enumerate(schedule):
         _check_local_order(rank, actions)
-    _check_message_order(plan)
-    _check_progress(plan)
+    _check_message_order(schedule)
+    _check_progress(schedule)
 
 
 def waits_for(action: Action, last_stage: int) -> Action | None:
     """The one action that must end before this may begin, beside those before it on its own
     rank."""
-    kind, micro, stage = action
-    if kind == "F":
-        return Action("F", micro, stage - 1) if stage else None
-    if kind == "B":
-        return Action("B", micro, stage + 1) if stage < last_stage else Action("F", micro, stage)
-    return Action("B", micro, stage)
+    made_by = message_for(action, last_stage)
+    if made_by is not None or action.kind == "F":
+        return made_by
+    return action._replace(kind="F" if action.kind == "B" else "B")
 
 
-def in_flight(plan: Plan, until: Literal["B", "W"] = "B") -> list[int]:
+def in_flight(schedule: PipelineSchedule, until: Literal["B", "W"] = "B") -> list[int]:
     """Per rank, the most (stage, micro-batch) forwards whose activations it holds at once.
 
     until="B": held from F until B ends, which frees what only B needs. until="W": until W ends,
     because the inputs of linear layers and the gradients of their outputs stay for it; the same as
-    "B" in a plan without W.
+    "B" in a schedule without W.
     """
-    frees = until if splits_backward(plan) else "B"
+    frees = until if splits_backward(schedule) else "B"
     peaks = []
-    for actions in plan:
+    for actions in schedule:
         held = peak = 0
         for action in actions:
             held += (action.kind == "F") - (action.kind == frees)
@@ -63,14 +62,14 @@ def in_flight(plan: Plan, until: Literal["B", "W"] = "B") -> list[int]:
     return peaks
 
 
-def _last_stage(plan: Plan) -> int:
-    """The plan's last virtual stage: every rank has as many stages as the one that has most."""
-    stages = 1 + max((action.stage for actions in plan for action in actions), default=-1)
-    return -(-stages // len(plan)) * len(plan) - 1 if plan else -1
+def _last_stage(schedule: PipelineSchedule) -> int:
+    """The schedule's last virtual stage: every rank has as many stages as the one that has most."""
+    stages = 1 + max((action.stage for actions in schedule for action in actions), default=-1)
+    return -(-stages // len(schedule)) * len(schedule) - 1 if schedule else -1
 
 
-def _check_places(plan: Plan) -> None:
-    for rank, actions in enumerate(plan):
+def _check_places(schedule: PipelineSchedule) -> None:
+    for rank, actions in enumerate(schedule):
         for action in actions:
             if action.kind not in ("F", "B", "W") or action.micro < 0 or action.stage < 0:
                 raise ScheduleError(
@@ -81,7 +80,7 @@ def _check_places(plan: Plan) -> None:
                         "微批次与阶段从 0 起编号。",
                     )
                 )
-            owner = action.stage % len(plan)
+            owner = action.stage % len(schedule)
             if owner != rank:
                 raise ScheduleError(
                     t(
@@ -93,13 +92,13 @@ def _check_places(plan: Plan) -> None:
                 )
 
 
-def _check_complete(plan: Plan) -> None:
-    times = Counter(action for actions in plan for action in actions)
+def _check_complete(schedule: PipelineSchedule) -> None:
+    times = Counter(action for actions in schedule for action in actions)
     if not times:
-        raise ScheduleError(t("the plan holds no action.", "这个调度里没有任何动作。"))
+        raise ScheduleError(t("the schedule holds no action.", "这个调度里没有任何动作。"))
     kinds, stages, micro_batches = (
-        "FBW" if splits_backward(plan) else "FB",
-        _last_stage(plan) + 1,
+        "FBW" if splits_backward(schedule) else "FB",
+        _last_stage(schedule) + 1,
         1 + max(action.micro for action in times),
     )
     for action in (
@@ -107,7 +106,7 @@ def _check_complete(plan: Plan) -> None:
         for kind, stage, micro in product(kinds, range(stages), range(micro_batches))
     ):
         if times[action] != 1:
-            rank, n = action.stage % len(plan), times[action]
+            rank, n = action.stage % len(schedule), times[action]
             raise ScheduleError(
                 t(
                     f"{_words(action)} stands {n} times on rank {rank}.",
@@ -136,16 +135,15 @@ def _check_local_order(rank: int, actions: Iterable[Action]) -> None:
         done.add(action)
 
 
-def _check_message_order(plan: Plan) -> None:
-    last_stage = _last_stage(plan)
-    for sender, kind in product(range(len(plan)), "FB"):
-        step, end = (1, last_stage) if kind == "F" else (-1, 0)
-        receiver = (sender + step) % len(plan)
-        sent = [a for a in plan[sender] if a.kind == kind and a.stage != end]
+def _check_message_order(schedule: PipelineSchedule) -> None:
+    last_stage = _last_stage(schedule)
+    for sender, kind in product(range(len(schedule)), "FB"):
+        receiver = (sender + (1 if kind == "F" else -1)) % len(schedule)
+        sent = [a for a in schedule[sender] if a.kind == kind and message_from(a, last_stage)]
         taken = [
-            waits_for(a, last_stage)
-            for a in plan[receiver]
-            if a.kind == kind and a.stage != last_stage - end
+            made_by
+            for a in schedule[receiver]
+            if a.kind == kind and (made_by := message_for(a, last_stage))
         ]
         for first, wanted in zip(sent, taken, strict=True) if sender != receiver else ():
             if first != wanted:
@@ -160,17 +158,17 @@ def _check_message_order(plan: Plan) -> None:
                 )
 
 
-def _check_progress(plan: Plan) -> None:
+def _check_progress(schedule: PipelineSchedule) -> None:
     """Let every rank go as far as it can until none can go on: what is left then waits for ever."""
-    last_stage = _last_stage(plan)
+    last_stage = _last_stage(schedule)
     done: set[Action] = set()
-    at = [0] * len(plan)  # per rank: how many actions are behind it
+    at = [0] * len(schedule)  # per rank: how many actions are behind it
     waiting: dict[Action, int] = {}  # what a rank waits for → that rank
-    able = deque(range(len(plan)))
+    able = deque(range(len(schedule)))
     while able:
         rank = able.popleft()
-        for i in range(at[rank], len(plan[rank])):
-            action = plan[rank][i]
+        for i in range(at[rank], len(schedule[rank])):
+            action = schedule[rank][i]
             needed = waits_for(action, last_stage)
             if needed is not None and needed not in done:
                 waiting[needed] = rank
@@ -179,12 +177,12 @@ def _check_progress(plan: Plan) -> None:
             at[rank] += 1
             if action in waiting:
                 able.append(waiting.pop(action))
-    stuck = {rank: plan[rank][i] for rank, i in enumerate(at) if i < len(plan[rank])}
+    stuck = {rank: schedule[rank][i] for rank, i in enumerate(at) if i < len(schedule[rank])}
     if stuck:
-        raise ScheduleError(_deadlock(plan, stuck, last_stage))
+        raise ScheduleError(_deadlock(schedule, stuck, last_stage))
 
 
-def _deadlock(plan: Plan, stuck: dict[int, Action], last_stage: int) -> str:
+def _deadlock(schedule: PipelineSchedule, stuck: dict[int, Action], last_stage: int) -> str:
     """Follow from a stuck rank to the rank that it waits for until one comes up again: that circle
     is the deadlock."""
     path: list[int] = []
@@ -192,11 +190,11 @@ def _deadlock(plan: Plan, stuck: dict[int, Action], last_stage: int) -> str:
     while rank not in path:
         path.append(rank)
         needed = waits_for(stuck[rank], last_stage)
-        rank = needed.stage % len(plan)
+        rank = needed.stage % len(schedule)
     sentences = []
     for waiter in path[path.index(rank) :]:
         needed = waits_for(stuck[waiter], last_stage)
-        todo, other, wanted = _words(stuck[waiter]), needed.stage % len(plan), _words(needed)
+        todo, other, wanted = _words(stuck[waiter]), needed.stage % len(schedule), _words(needed)
         sentences.append(
             t(
                 f"rank {waiter} is at {todo} and waits for {wanted} on rank {other}",

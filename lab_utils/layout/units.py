@@ -9,6 +9,7 @@ embedding is a unit of its own: the first and the last stage then cut it alike.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from ..config import ModelConfig, ParallelConfig, TrainConfig
 from .placement import Placement, placements
 
 
-class Part(NamedTuple):
+class Slice(NamedTuple):
     """One parameter's place in its unit's buffer, in elements."""
 
     name: str
@@ -29,7 +30,7 @@ class Unit(NamedTuple):
     gathers it in the autocast format."""
 
     name: str
-    parts: tuple[Part, ...]
+    slices: tuple[Slice, ...]
     numel: int
     low_precision: bool = False
 
@@ -39,10 +40,10 @@ class Unit(NamedTuple):
         each = self.numel // ranks
         low, high = rank * each, (rank + 1) * each
         found = []
-        for part in self.parts:
-            start, end = max(low, part.offset), min(high, part.offset + part.numel)
+        for one in self.slices:
+            start, end = max(low, one.offset), min(high, one.offset + one.numel)
             if start < end:
-                found.append((part.name, start - low, end - start, start - part.offset))
+                found.append((one.name, start - low, end - start, start - one.offset))
         return found
 
 
@@ -53,6 +54,22 @@ def unit_name(name: str, tied: bool) -> str:
     if name.startswith(("token_embedding", "position_embedding")):
         return name.split(".")[0] if tied else "embedding"
     return "head"
+
+
+def names_used(part: str, tied: bool) -> tuple[str, ...]:
+    """How the names of the parameters begin that a part of the model uses; a tied embedding is used
+    at both ends."""
+    if part == "embed":
+        return "token_embedding", "position_embedding"
+    if part == "head_loss":
+        return ("final_norm", "head", *["token_embedding"] * tied)
+    return (f"{part}.",)
+
+
+def units_of_part(part: str, units: Iterable[Unit], tied: bool) -> list[Unit]:
+    """The units whose weights a part uses."""
+    names = names_used(part, tied)
+    return [unit for unit in units if any(p.name.startswith(names) for p in unit.slices)]
 
 
 def zero_units(config: TrainConfig, pp_rank: int, tp_rank: int) -> tuple[Unit, ...]:
@@ -84,13 +101,13 @@ def _units(
     return tuple(units)
 
 
-def _end_to_end(group: list[Placement]) -> tuple[Part, ...]:
-    parts, offset = [], 0
+def _end_to_end(group: list[Placement]) -> tuple[Slice, ...]:
+    slices, offset = [], 0
     # stable: whole ones first
     for placement in sorted(group, key=lambda p: p.dim is not None):
-        parts.append(Part(placement.name, offset, placement.numel))
+        slices.append(Slice(placement.name, offset, placement.numel))
         offset += placement.numel
-    return tuple(parts)
+    return tuple(slices)
 
 
 def _is_multiplied(name: str, model: ModelConfig) -> bool:

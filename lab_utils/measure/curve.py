@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 class Reading(NamedTuple):
     """After one operation: the phase ("forward", "backward" or "update"), the part of the model
-    that is at work ("embed", "blocks.3", "predict"), the bytes alive, and those of them that are
+    that is at work ("embed", "blocks.3", "head_loss"), the bytes alive, and those of them that are
     saved for backward."""
 
     phase: str
@@ -78,13 +78,13 @@ def _announced(model: Any, live: _Recorder) -> Iterator[None]:
 
     def loss(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         total, count = plain_loss(logits, targets)
-        total.register_hook(lambda _: live.enter("backward", "predict"))
+        total.register_hook(lambda _: live.enter("backward", "head_loss"))
         return total, count
 
     parts = {
         "embed": model.token_embedding,
         **{f"blocks.{number}": block for number, block in model.blocks.named_children()},
-        "predict": model.final_norm,
+        "head_loss": model.final_norm,
     }
     order = list(parts)
 

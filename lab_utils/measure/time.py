@@ -20,6 +20,7 @@ class StepClock:
 
     def __init__(self, device: torch.device) -> None:
         self.device, self.steps = device, []
+        self._began = self._data_here = 0.0
 
     def _now(self) -> float:
         if self.device.type == "cuda":  # kernels run behind the host's back

@@ -140,8 +140,8 @@ class _TravellingGradients:
     def __init__(self, axis: Axis, k: Tensor) -> None:
         b, g, s, d = k.shape
         self.axis, self.shape, self.device = axis, (2, b, s, g, d), k.device
-        self.own: Tensor | None = None
-        self.here: Tensor | None = None
+        # ours; those that are here, with our part added; room for those that come
+        self.own = self.here = self.there = None
         self.arriving = Pending()
 
     def add(self, dk: Tensor, dv: Tensor) -> None:

@@ -68,7 +68,8 @@ class BucketedSync(GradientSync):
             for name, view in self._cut(self.layout[i], buffer)
         }
         self.bucket_of = {name: i for i, bucket in enumerate(self.layout) for name in bucket.names}
-        self._begin_step()
+        self.missing = [set(bucket.names) for bucket in self.layout]
+        self.pending: list[Pending] = []  # of the buckets that have left
         self._watch_gradients()
 
     def _buckets(self, bucket_bytes: int) -> list[Bucket]:
@@ -89,13 +90,10 @@ class BucketedSync(GradientSync):
             parameter = self.parameters[name]
             yield name, buffer[offset : offset + parameter.numel()].view_as(parameter)
 
-    def _begin_step(self) -> None:
-        self.missing = [set(bucket.names) for bucket in self.layout]
-        self.pending: list[Pending] = []
-
     def zero_grad(self) -> None:
         super().zero_grad()
-        self._begin_step()
+        self.missing = [set(bucket.names) for bucket in self.layout]
+        self.pending = []
 
     def _gradient_exists(self, name: str, parameter: Tensor) -> None:
         if name not in self.missing[self.bucket_of[name]]:
@@ -136,11 +134,6 @@ class BucketedSync(GradientSync):
         self._send_full_buckets()
         for pending in self.pending:
             pending.wait()
-
-    def held(self) -> dict[str, list[Tensor]]:
-        """A bucket counts as gradients from the start, though they come to lie in it one by one."""
-        held = super().held()
-        return held | {"gradients": [*self.buffers.values(), *held["gradients"]]}
 
 
 def _appeared_twice(name: str) -> RuntimeError:

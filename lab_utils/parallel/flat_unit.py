@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum, auto
 
 import torch
 from torch import Tensor, nn
 
-from ..layout.units import Part, Unit
+from ..layout.units import Slice, Unit
 from .comm import Axis, Pending
+
+
+class ShardedState(Enum):
+    """What of a unit's weights is here. In stages 1 and 2 always all."""
+
+    SHARDED = auto()
+    UNSHARDING = auto()  # the other ranks' shards are on their way
+    UNSHARDED = auto()
 
 
 class FlatUnit:
@@ -28,18 +37,21 @@ class FlatUnit:
         self.unit, self.axis, self.stage, self.dtype, self.device = unit, axis, stage, dtype, device
         self.whole = torch.zeros(unit.numel, dtype=gathered_dtype, device=device)
         self.views = {
-            part.name: self.whole[part.offset : part.offset + part.numel].view(shapes[part.name])
-            for part in unit.parts
+            one.name: self.whole[one.offset : one.offset + one.numel].view(shapes[one.name])
+            for one in unit.slices
         }
         self.parameters = {name: nn.Parameter(view.data) for name, view in self.views.items()}
-        self.shard, self.resident, self.arriving = self._mine(self.whole), True, Pending()
+        self.shard, self.state = self._mine(self.whole), ShardedState.UNSHARDED
+        self._gathering = Pending()
         if stage == 3:
             self.shard = torch.zeros(unit.numel // axis.size, dtype=dtype, device=device)
             self._drop()
         # stage 1: of the whole unit, kept; else only while it is being filled
         self.gradient: Tensor | None = None
         self.shard_gradient: Tensor | None = None
-        self.missing = set(self.parameters)
+        # while a sum is under way: the whole gradient, and in it the shard's sum
+        self._leaving: Tensor | None = None
+        self._summed: Tensor | None = None
 
     def _mine(self, flat: Tensor) -> Tensor:
         return flat.chunk(self.axis.size)[self.axis.rank]
@@ -55,28 +67,32 @@ class FlatUnit:
 
     # -- weights -----------------------------------------------------------------------------------
 
-    def gather(self) -> None:
-        """Stage 3: begin to make the whole unit present; `arrived()` ends it."""
-        if self.resident:
+    def unshard(self) -> None:
+        """Stage 3: begin to gather the whole unit, unless that is done or under way."""
+        if self.state is not ShardedState.SHARDED:
             return
         self.whole.untyped_storage().resize_(self.unit.numel * self.whole.element_size())
         for name, parameter in self.parameters.items():
             parameter.data = self.views[name]
         self.axis.ledger.hold("gathered", self.whole)
         self._mine(self.whole).copy_(self.shard)
-        self.arriving = self.axis.all_gather(self.whole, purpose="parameter", label=self.unit.name)
-        self.resident = True
+        self._gathering = self.axis.all_gather(
+            self.whole, purpose="parameter", label=self.unit.name
+        )
+        self.state = ShardedState.UNSHARDING
 
-    def arrived(self) -> None:
+    def wait_for_unshard(self) -> None:
         """Return when every weight of the unit may be used."""
-        self.arriving.wait()
+        if self.state is ShardedState.UNSHARDING:
+            self._gathering.wait()
+            self.state = ShardedState.UNSHARDED
 
-    def free(self) -> None:
+    def reshard(self) -> None:
         """Stage 3: drop the gathered weights. Autograd keeps its tensors, but their storage is
-        empty until the next gather; a parameter has no elements meanwhile: outside its window a
-        product with it fails, and a sum over it is 0."""
-        if self.stage == 3 and self.resident:
-            self.arriving.wait()
+        empty until they are gathered again; a parameter has no elements meanwhile: outside its
+        window a product with it fails, and a sum over it is 0."""
+        if self.stage == 3 and self.state is not ShardedState.SHARDED:
+            self.wait_for_unshard()
             self.axis.ledger.release("gathered", self.whole)
             self._drop()
 
@@ -84,7 +100,11 @@ class FlatUnit:
         for parameter in self.parameters.values():
             parameter.data = parameter.data.new_empty(0)
         self.whole.untyped_storage().resize_(0)
-        self.resident = False
+        self.state = ShardedState.SHARDED
+
+    def gather_updated(self) -> Pending:
+        """Stages 1 and 2: begin to bring every rank's updated shard here."""
+        return self.axis.all_gather(self.whole, purpose="parameter", label=self.unit.name)
 
     # -- gradients ---------------------------------------------------------------------------------
 
@@ -104,8 +124,7 @@ class FlatUnit:
         parameter.grad = view if self.stage == 1 else None
 
     def reduce(self) -> Pending:
-        """Begin to sum the flat gradient to its owners; `collect()` ends it."""
-        self.missing = set(self.parameters)
+        """Begin to sum the flat gradient, each shard to its owner; `collect()` ends it."""
         self._leaving = self.gradient
         # the next micro-batch may fill a new one while this one travels
         if self.stage > 1:
@@ -120,6 +139,7 @@ class FlatUnit:
         and free the rest."""
         if self.stage == 1:
             self.shard_gradient = self._summed
+            self._leaving = self._summed = None
             return
         if self.shard_gradient is None:
             self.shard_gradient = self._summed.clone()
@@ -131,14 +151,16 @@ class FlatUnit:
 
 def flatten(group: dict[str, nn.Parameter], axis: Axis, stage: int) -> FlatUnit:
     """A unit of these parameters, which have one dtype and one device, with their values."""
-    parts, offset = [], 0
+    slices, offset = [], 0
     for name, parameter in group.items():
-        parts.append(Part(name, offset, parameter.numel()))
+        slices.append(Slice(name, offset, parameter.numel()))
         offset += parameter.numel()
     first = next(iter(group))
     like = group[first]
     unit = Unit(
-        f"{first} …" if len(group) > 1 else first, tuple(parts), -(-offset // axis.size) * axis.size
+        f"{first} …" if len(group) > 1 else first,
+        tuple(slices),
+        -(-offset // axis.size) * axis.size,
     )
     shapes = {name: tuple(p.shape) for name, p in group.items()}
     flat = FlatUnit(unit, shapes, axis, stage, like.device, like.dtype, like.dtype)

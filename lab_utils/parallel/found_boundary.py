@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from ..i18n import t
+from ..layout.pipeline_events import Channel
 from .comm import Axis, Pending
 
-_CHANNEL = 2  # 0 and 1 are the executor's
+_CHANNEL = len(Channel)  # the next one after the executor's
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _MOST_DIMS = 8
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .comm import Axis
-from .owned import Owned, Piece
+from .optimizer_shard import OptimizerShard, Piece
 from .stage import Part
 
 
@@ -73,33 +73,18 @@ class GradientSync:
     def finish(self) -> None:
         """Return when every gradient is the sum over the ranks."""
 
-    def owned(self) -> list[Owned]:
+    def optimizer_shards(self) -> list[OptimizerShard]:
         """What this rank's optimizer updates: here every parameter."""
         return [
-            Owned(name, p, lambda p=p: p.grad, (Piece(name, 0, p.numel(), 0),))
+            OptimizerShard(name, p, lambda p=p: p.grad, (Piece(name, 0, p.numel(), 0),))
             for name, p in self.parameters.items()
         ]
 
-    def publish(self) -> None:
+    def gather_parameters(self) -> None:
         """After the optimizer step: bring updated weights to the ranks that need them. Here all
         have them."""
 
-    def held(self) -> dict[str, list[Tensor]]:
-        """The tensors behind the report's memory terms: "parameters", "gradients", and "buckets"
-        beyond these."""
-        parameters = list(self.parameters.values())
-        return {
-            "parameters": parameters,
-            "gradients": [p.grad for p in parameters if p.grad is not None],
-            "buckets": [],
-        }
-
-    def weights(self) -> list[Tensor]:
-        """The tensors whose storages hold weights, so are no activations when autograd saves
-        them."""
-        return list(self.parameters.values())
-
-    def around(self, parts: list[Part]) -> list[Part]:
+    def wrap(self, parts: list[Part]) -> list[Part]:
         """The model's parts with what has to happen before and after each; here nothing."""
         return parts
 

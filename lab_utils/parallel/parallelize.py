@@ -18,13 +18,13 @@ from ..layout.units import zero_units
 from ..model import first_values
 from .context import context_parallel
 from .data_parallel import data_parallel
-from .deferred import WeightQueue
 from .flat_unit import FlatUnit, install
 from .gradient_sync import GradientSync
 from .mesh import Mesh
 from .pipeline import Boundary, Pipeline
 from .stage import keep_stages, stage_parts
 from .tensor import Region, tensor_parallel_gpt
+from .weight_grad_store import WeightGradStore
 from .zero import ShardedSync
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -46,16 +46,16 @@ def parallelize(model: nn.Module, config: TrainConfig, mesh: Mesh) -> Layout:
     layout."""
     p, pp, tp = config.parallel, mesh["pp"], mesh["tp"]
     here = placements(config.model, p, pp.rank, tp.rank)
-    plan = make_schedule(p.schedule, p.pp, config.micro_batches, p.virtual_stages)
-    queue = WeightQueue(mesh.ledger) if splits_backward(plan) else None
+    schedule = make_schedule(p.schedule, p.pp, config.micro_batches, p.virtual_stages)
+    weight_grads = WeightGradStore(mesh.ledger) if splits_backward(schedule) else None
 
     keep_stages(model, config, pp.rank)
     context_parallel(model, mesh["cp"], p.cp_kind)
-    tensor_parallel_gpt(model, config.model, Region(tp, p.sequence_parallel, queue), here)
+    tensor_parallel_gpt(model, config.model, Region(tp, p.sequence_parallel, weight_grads), here)
     sync = _zero(model, config, mesh, here) if p.zero else _replicas(model, config, mesh, here)
 
     stages = {
-        number: sync.around(parts) for number, parts in stage_parts(model, config, pp.rank).items()
+        number: sync.wrap(parts) for number, parts in stage_parts(model, config, pp.rank).items()
     }
     boundary = Boundary(_boundary_shape(config), parameter_dtype(config), mesh.device)
     autocast = (
@@ -66,7 +66,15 @@ def parallelize(model: nn.Module, config: TrainConfig, mesh: Mesh) -> Layout:
     return Layout(
         model,
         sync,
-        Pipeline(stages, plan, pp, mesh.ledger, boundary=boundary, queue=queue, autocast=autocast),
+        Pipeline(
+            stages,
+            schedule,
+            pp,
+            mesh.ledger,
+            boundary=boundary,
+            weight_grads=weight_grads,
+            autocast=autocast,
+        ),
         here,
     )
 

@@ -1,5 +1,5 @@
-"""The executor of pipeline schedules: it walks down this rank's list of actions, whichever schedule
-drew it up.
+"""The executor of pipeline schedules: it carries out this rank's events, whichever schedule drew
+them up (layout/pipeline_events.py says in which order, and why).
 
 Activations travel forward and their gradients backward, point to point, between the ranks of
 neighbouring stages. A rank without neighbours runs the same list, so accumulation over
@@ -10,23 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from ..data.loader import MicroBatch, StepBatch
-from ..layout.schedule import Action, Plan, make_schedule, splits_backward
+from ..layout.pipeline_events import Await, Channel, Receive, Release, Run, Send, pipeline_events
+from ..layout.schedule import Action, PipelineSchedule, make_schedule
 from .comm import Axis, Pending
-from .deferred import WeightQueue
 from .gradient_sync import GradientSync
 from .ledger import Ledger
 from .stage import Part
-
-# channels, so that messages of the two directions are never mistaken for one another
-_FORWARD, _BACKWARD = 0, 1
+from .weight_grad_store import WeightGradStore
 
 
 @dataclass(frozen=True)
@@ -46,39 +43,43 @@ class Boundary:
         """`x` is about to be sent to `stage`."""
 
 
-class _Sent(NamedTuple):
-    """A message on its way: to whom, at which of its actions it is needed, and the tensor that must
-    stay until then."""
+@dataclass
+class _Step:
+    """What a rank holds in the course of one step; actions and (micro-batch, stage) are keys."""
 
-    to: int
-    needed_at: int
-    pending: Pending
-    tensor: Tensor
+    sync: GradientSync
+    batch: StepBatch
+    loss_factor: float
+    loss_sum: float = 0.0
+    arriving: dict[Action, tuple[Pending, Tensor]] = field(default_factory=dict)
+    inputs: dict[tuple[int, int], Tensor] = field(default_factory=dict)
+    outputs: dict[tuple[int, int], Tensor | GradientEdge] = field(default_factory=dict)
+    made: dict[Action, Tensor] = field(default_factory=dict)  # until it is sent
+    sent: dict[Action, tuple[Pending, Tensor]] = field(default_factory=dict)
 
 
 class Pipeline:
-    """Forward and backward passes of this rank's `stages` in the order of its `actions`.
+    """Forward and backward passes of this rank's `stages` in the order of `schedule`.
 
-    `boundary` is needed where there are neighbours, `queue` where the schedule puts off gradients
-    of weights; `autocast` makes the context in which a forward pass runs.
+    `boundary` is needed where there are neighbours, `weight_grads` where the schedule puts off
+    gradients of weights; `autocast` makes the context in which a forward pass runs.
     """
 
     def __init__(
         self,
         stages: dict[int, list[Part]],
-        plan: Plan,
+        schedule: PipelineSchedule,
         axis: Axis,
         ledger: Ledger,
         *,
         boundary: Boundary | None = None,
-        queue: WeightQueue | None = None,
+        weight_grads: WeightGradStore | None = None,
         autocast: Callable[[], AbstractContextManager] = nullcontext,
     ) -> None:
-        self.stages, self.actions, self.axis, self.ledger = stages, plan[axis.rank], axis, ledger
-        self.position = [{action: i for i, action in enumerate(actions)} for actions in plan]
-        self.boundary, self.queue, self.autocast = boundary, queue, autocast
-        self.count = max(action.stage for actions in plan for action in actions) + 1
-        self.final_kind = "W" if splits_backward(plan) else "B"
+        self.stages, self.axis, self.ledger = stages, axis, ledger
+        self.events = pipeline_events(schedule, axis.rank)
+        self.last_stage = max(action.stage for actions in schedule for action in actions)
+        self.boundary, self.weight_grads, self.autocast = boundary, weight_grads, autocast
 
     def run(self, sync: GradientSync, batch: StepBatch, loss_factor: float) -> float:
         """Gradients of `loss_factor` × the loss sum are added up in `sync`; returns the share's
@@ -86,95 +87,73 @@ class Pipeline:
 
         Every tp rank of the last stage returns the same sum.
         """
-        self.batch, self.sync, self.loss_factor, self.loss_sum = batch, sync, loss_factor, 0.0
-        self.inputs: dict[tuple[int, int], Tensor] = {}
-        self.outputs: dict[tuple[int, int], Tensor | GradientEdge] = {}
-        self.sent: list[_Sent] = []
-        arriving = self._await(self.actions[0])
-        for action, following in zip(self.actions, (*self.actions[1:], None), strict=True):
-            # the next message may come while this action computes
-            arrived, arriving = arriving, self._await(following)
-            last = action.micro == len(batch.micro_batches) - 1
-            with nullcontext() if last else sync.no_sync():
-                self._carry_out(action, arrived)
-        for sent in self.sent:
-            sent.pending.wait()
-        return self.loss_sum
+        step = _Step(sync, batch, loss_factor)
+        for event in self.events:
+            match event:
+                case Receive():
+                    self._receive(event, step)
+                case Await(action):
+                    step.arriving[action][0].wait()
+                case Run(action):
+                    last = action.micro == len(batch.micro_batches) - 1
+                    with nullcontext() if last else sync.no_sync():
+                        self._run(action, step)
+                case Send():
+                    self._send(event, step)
+                case Release(action):
+                    step.sent.pop(action)[0].wait()
+        return step.loss_sum
 
-    def _carry_out(self, action: Action, arrived: tuple[Pending, Tensor] | None) -> None:
-        if arrived is not None:
-            arrived[0].wait()
-            self._let_go(action)
-        message = None if arrived is None else arrived[1]
+    def _receive(self, event: Receive, step: _Step) -> None:
+        room = self.boundary.empty(event.boundary)
+        pending = self.axis.receive(room, event.source, channel=event.channel)
+        step.arriving[event.action] = pending, room
+
+    def _run(self, action: Action, step: _Step) -> None:
+        _, message = step.arriving.pop(action, (None, None))
         if action.kind == "F":
-            self._forward(action, message)
+            self._forward(action, message, step)
         elif action.kind == "B":
-            self._backward(action, message)
+            self._backward(action, message, step)
         else:
-            self.queue.work_off((action.micro, action.stage))
+            self.weight_grads.compute((action.micro, action.stage))
 
-    def _forward(self, action: Action, x: Tensor | None) -> None:
-        key, micro = (action.micro, action.stage), self.batch.micro_batches[action.micro]
+    def _forward(self, action: Action, x: Tensor | None, step: _Step) -> None:
+        key, micro = (action.micro, action.stage), step.batch.micro_batches[action.micro]
         if x is not None:
-            self.inputs[key] = x.requires_grad_()
+            step.inputs[key] = x.requires_grad_()
             self.ledger.hold("activations", x)
         with self.autocast():
             for part in self.stages[action.stage]:
                 x = part.run(x, micro)
-        if action.stage == self.count - 1:
-            self.loss_sum += x.item()
-            self.outputs[key] = x
+        if action.stage == self.last_stage:
+            step.loss_sum += x.item()
+            step.outputs[key] = x
         else:
             # not x itself: once sent, nobody here needs its numbers
-            self.outputs[key] = get_gradient_edge(x)
-            self.boundary.leave(x, action.stage + 1)
-            self._send(x.detach(), action._replace(stage=action.stage + 1), _FORWARD)
+            step.outputs[key] = get_gradient_edge(x)
+            step.made[action] = x.detach()
 
-    def _backward(self, action: Action, gradient: Tensor | None) -> None:
+    def _backward(self, action: Action, gradient: Tensor | None, step: _Step) -> None:
         key = action.micro, action.stage
-        if self.queue is not None:
-            self.queue.open(key)
+        if self.weight_grads is not None:
+            self.weight_grads.open(key)
         if gradient is None:
-            (self.outputs.pop(key) * self.loss_factor).backward()
+            (step.outputs.pop(key) * step.loss_factor).backward()
         else:
-            torch.autograd.backward(self.outputs.pop(key), gradient)
-        x = self.inputs.pop(key, None)
+            torch.autograd.backward(step.outputs.pop(key), gradient)
+        x = step.inputs.pop(key, None)
         if x is not None:
             self.ledger.release("activations", x)
             # a stage may make nothing of its input
-            gradient = torch.zeros_like(x) if x.grad is None else x.grad
-            self._send(gradient, action._replace(stage=action.stage - 1), _BACKWARD)
+            step.made[action] = torch.zeros_like(x) if x.grad is None else x.grad
 
-    def _send(self, tensor: Tensor, needed_by: Action, channel: int) -> None:
-        tensor, to = tensor.contiguous(), needed_by.stage % self.axis.size
-        pending = self.axis.send(tensor, to, purpose="activation", channel=channel)
-        self.sent.append(_Sent(to, self.position[to][needed_by], pending, tensor))
-
-    def _let_go(self, action: Action) -> None:
-        """The message for `action` is here: its sender had by then used all that we sent it for
-        earlier actions of its own.
-
-        A send cannot be asked whether it is through, and waiting for it may be waiting for
-        ourselves.
-        """
-        stage = action.stage + (-1 if action.kind == "F" else 1)
-        sender = stage % self.axis.size
-        reached = self.position[sender][action._replace(stage=stage)]
-        through = [sent for sent in self.sent if sent.to == sender and sent.needed_at <= reached]
-        for sent in through:
-            sent.pending.wait()
-            self.sent.remove(sent)
-
-    def _await(self, action: Action | None) -> tuple[Pending, Tensor] | None:
-        """Begin to receive what an action needs from another rank, if anything."""
-        if action is None or action.kind == "W":
-            return None
-        neighbour = action.stage + (-1 if action.kind == "F" else 1)
-        if not 0 <= neighbour < self.count:
-            return None
-        room = self.boundary.empty(max(action.stage, neighbour))
-        channel = _FORWARD if action.kind == "F" else _BACKWARD
-        return self.axis.receive(room, neighbour % self.axis.size, channel=channel), room
+    def _send(self, event: Send, step: _Step) -> None:
+        tensor = step.made.pop(event.action).contiguous()
+        if event.channel is Channel.ACTIVATIONS:
+            self.boundary.leave(tensor, event.needed_by.stage)
+        pending = self.axis.send(tensor, event.to, purpose="activation", channel=event.channel)
+        step.sent[event.action] = pending, tensor
 
 
 def whole_model(sync: GradientSync, micro_batches: int) -> Pipeline:

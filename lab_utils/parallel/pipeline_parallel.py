@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..config import Schedule
 from ..data.loader import MicroBatch, StepBatch
 from ..i18n import t
-from ..layout.schedule import Plan, make_schedule
+from ..layout.schedule import PipelineSchedule, make_schedule
 from ..layout.stages import stage_layers, stages_of_rank
 from .comm import Axis
 from .found_boundary import FoundBoundary, one_tensor
@@ -65,11 +65,11 @@ def pipeline(
         )
     if p == 1:
         schedule, virtual_stages, sizes = "1f1b", 1, [len(layers)]
-    plan = make_schedule(schedule, p, micro_batches, virtual_stages)
+    drawn_up = make_schedule(schedule, p, micro_batches, virtual_stages)
     shares = _shares(len(layers), p * virtual_stages, sizes)
     if broadcast:
         same_start(nn.ModuleList(layers), axis)
-    return Pipelined(layers, axis, shares, plan, loss, micro_batches)
+    return Pipelined(layers, axis, shares, drawn_up, loss, micro_batches)
 
 
 def _shares(layers: int, stages: int, sizes: Sequence[int] | None) -> tuple[range, ...]:
@@ -106,7 +106,7 @@ class Pipelined:
         layers: list[nn.Module],
         axis: Axis,
         shares: tuple[range, ...],
-        plan: Plan,
+        schedule: PipelineSchedule,
         loss: Loss,
         micro_batches: int,
     ) -> None:
@@ -116,7 +116,7 @@ class Pipelined:
         self.shared = _shared_over_ranks(layers, shares, axis)
         self.boundary = FoundBoundary(axis, next(layers[0].parameters(), torch.empty(0)).device)
         parts = {s: [self._part(s, [layers[i] for i in shares[s]], loss)] for s in here}
-        self.executor = Pipeline(parts, plan, axis, axis.ledger, boundary=self.boundary)
+        self.executor = Pipeline(parts, schedule, axis, axis.ledger, boundary=self.boundary)
 
     def __call__(
         self, x: Tensor | None, targets: Tensor | None, sync: GradientSync | None = None

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from ..i18n import t
+from ..layout.zero_events import after_part, before_part
 from .comm import Axis
 from .flat_unit import FlatUnit, flatten, install
 from .gradient_sync import same_start
@@ -79,6 +80,7 @@ class Sharded(ShardedSync):
         super().__init__(model, axis, [unit for unit in every if _trained(unit)])
         self.averaged_over = axis.size if average else 1
         self.rooms, self.all_units = rooms, every
+        self.unit = {unit.unit.name: unit for unit in every}
         self.shards = [nn.Parameter(unit.shard) for unit in self.units]
         self._order: list[nn.Module] = []  # of the modules, as they first ran
         if any(unit.stage == 3 for unit in every):
@@ -96,24 +98,16 @@ class Sharded(ShardedSync):
         for unit, one in zip(self.units, self.shards, strict=True):
             one.grad = self._share(unit.shard_gradient)
         for unit in self.all_units:  # what took no part in the backward pass
-            unit.free()
-
-    def gather_parameters(self) -> None:
-        """After the optimizer step: every rank has every weight that it needs."""
-        self.publish()
+            unit.reshard()
 
     @contextmanager
     def whole(self) -> Iterator[None]:
         """Inside, every rank has every weight: to save a checkpoint, or to look at it."""
-        for unit in self.all_units:
-            unit.gather()
-        for unit in self.all_units:
-            unit.arrived()
+        self._carry_out(before_part(self.unit, ()))
         try:
             yield
         finally:
-            for unit in self.all_units:
-                unit.free()
+            self._carry_out(after_part(self.unit))
 
     # -- stage 3 -----------------------------------------------------------------------------------
 
@@ -129,14 +123,13 @@ class Sharded(ShardedSync):
             if (sync := me()) is None:
                 return None
             sync._present(module, then=-1 if _recomputing() else 1)
-            return sync._free_frozen_after(module, (args, kwargs))
+            return sync._reshard_frozen_after(module, (args, kwargs))
 
         def after(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
             # recomputed, the weights stay for the backward pass that follows at once
             if (sync := me()) is None or _recomputing():
                 return None
-            for unit in sync.rooms[module]:
-                unit.free()
+            sync._carry_out(after_part(sync._units_in(module)))
             return _when_backward_comes(output, lambda: me() and me()._present(module, then=-1))
 
         module.register_forward_pre_hook(before, with_kwargs=True)
@@ -145,23 +138,22 @@ class Sharded(ShardedSync):
     def _present(self, module: nn.Module, then: int) -> None:
         """Return when the module's weights may be used; those of its neighbour in the order of
         running, `then` places on, are under way."""
-        for unit in self.rooms[module]:
-            unit.gather()
-        for unit in self.rooms[module]:
-            unit.arrived()
         if module not in self._order:
             self._order.append(module)
-        neighbour = self._order.index(module) + then
+        neighbour, ahead = self._order.index(module) + then, ()
         # backward, an outer unit came before what is inside of it, and may be done
         if 0 <= neighbour < len(self._order) and not (
             then < 0 and module in set(self._order[neighbour].modules())
         ):
-            for unit in self.rooms[self._order[neighbour]]:
-                unit.gather()
+            ahead = self._units_in(self._order[neighbour])
+        self._carry_out(before_part(self._units_in(module), ahead))
 
-    def _free_frozen_after(self, module: nn.Module, inputs: Any) -> Any:
-        """A unit that is trained is freed when its gradients leave; a frozen one when the backward
-        pass has come to all of the module's inputs."""
+    def _units_in(self, module: nn.Module) -> list[str]:
+        return [unit.unit.name for unit in self.rooms[module]]
+
+    def _reshard_frozen_after(self, module: nn.Module, inputs: Any) -> Any:
+        """A unit that is trained is resharded when its gradients leave; a frozen one when the
+        backward pass has come to all of the module's inputs."""
         frozen = [unit for unit in self.rooms[module] if not _trained(unit)]
         if not frozen:
             return inputs
@@ -171,7 +163,7 @@ class Sharded(ShardedSync):
             waiting.discard(number)
             if not waiting:
                 for unit in frozen:
-                    unit.free()
+                    unit.reshard()
 
         def mark(x: Tensor) -> Tensor:
             if not x.requires_grad:

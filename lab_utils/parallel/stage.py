@@ -56,6 +56,6 @@ def stage_parts(model: nn.Module, config: TrainConfig, pp_rank: int) -> dict[int
         for layer in stage_layers(config.model.layers, stages)[stage]:
             parts.append(Part(f"blocks.{layer}", lambda x, _, block=blocks[str(layer)]: block(x)))
         if stage == stages - 1:
-            parts.append(Part("predict", lambda x, micro: model.predict(x, micro.targets)[0]))
+            parts.append(Part("head_loss", lambda x, micro: model.head_loss(x, micro.targets)[0]))
         found[stage] = parts
     return found

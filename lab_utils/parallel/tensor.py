@@ -27,19 +27,24 @@ from torch.nn import functional as F
 
 from ..config import ModelConfig
 from ..layout.placement import Placement
+from ..layout.tensor_styles import TENSOR_STYLES
 from .comm import Axis, Pending
-from .deferred import WeightQueue, weight_gradient
 from .vocabulary import VocabParallelEmbedding, VocabParallelLoss
+from .weight_grad_store import WeightGradStore, weight_gradient
 
 
 class Region:
-    """How the ranks of `axis` enter and leave shared work. `queue`: puts gradients of weights off
-    (zero-bubble)."""
+    """How the ranks of `axis` enter and leave shared work. `weight_grads`: puts gradients of
+    weights off (zero-bubble)."""
 
     def __init__(
-        self, axis: Axis, sequence_parallel: bool, queue: WeightQueue | None = None
+        self, axis: Axis, sequence_parallel: bool, weight_grads: WeightGradStore | None = None
     ) -> None:
-        self.axis, self.scattered, self.queue = axis, sequence_parallel and axis.size > 1, queue
+        self.axis, self.scattered, self.weight_grads = (
+            axis,
+            sequence_parallel and axis.size > 1,
+            weight_grads,
+        )
 
     def gather(self, x: Tensor) -> tuple[Tensor, Pending]:
         """(b, s/N, …) → (b, s, …), complete when the Pending has been waited for. Without sequence
@@ -68,13 +73,13 @@ class Region:
     def weight(self, parameter: nn.Parameter) -> Tensor:
         """A weight as autograd is to see it: not at all if its gradient is put off, or hooks on it
         would fire too early."""
-        return in_autocast(parameter if self.queue is None else parameter.detach())
+        return in_autocast(parameter if self.weight_grads is None else parameter.detach())
 
     def gradient_of(self, weight: Tensor, gradient: Tensor, x: Tensor) -> Tensor | None:
-        """The weight's gradient now, or None if it is owed."""
-        if self.queue is None:
+        """The weight's gradient now, or None if it is put off."""
+        if self.weight_grads is None:
             return weight_gradient(gradient, x)
-        self.queue.put(weight, gradient, x)
+        self.weight_grads.put(weight, gradient, x)
         return None
 
 
@@ -187,6 +192,10 @@ class ColumnHead(nn.Linear):
         return ColumnParallel(self.region)(x, self)[0]
 
 
+# the class that a layer of a style gets; those of column style are entered together, by `project`
+CLASSES = {"row": RowParallel, "head": ColumnHead, "vocabulary": VocabParallelEmbedding}
+
+
 def tensor_parallel_gpt(
     model: nn.Module, config: ModelConfig, region: Region, placements: Mapping[str, Placement]
 ) -> None:
@@ -195,36 +204,28 @@ def tensor_parallel_gpt(
 
     On an axis of one rank, with nothing to put off: the identity.
     """
-    if region.axis.size == 1 and region.queue is None:
+    axis = region.axis
+    if axis.size == 1 and region.weight_grads is None:
         return
     _cut_parameters(model, placements)
     column = ColumnParallel(region)
     for block in model.blocks.children():
         block.attention.project = block.mlp.project = column
-        for layer in (block.attention.output, block.mlp.down):
-            layer.__class__, layer.region = RowParallel, region
-    if hasattr(model, "head"):
-        model.head.__class__, model.head.region = ColumnHead, region
-    if region.axis.size == 1:
+    for name, layer in list(model.named_modules()):
+        found = TENSOR_STYLES.get(name.split(".")[-1])
+        # a rank alone has all words; only products can be put off
+        if found and found.style in CLASSES and (axis.size > 1 or found.style != "vocabulary"):
+            layer.__class__, layer.region = CLASSES[found.style], region
+    if axis.size == 1:
         return
     if hasattr(model, "head"):
-        place = next(
-            placements[name]
-            for name in ("head.weight", "token_embedding.weight")
-            if name in placements
-        )
-        model.loss = VocabParallelLoss(region.axis, place.start)
+        place = placements.get("head.weight") or placements["token_embedding.weight"]
+        model.loss = VocabParallelLoss(axis, place.start)
     if hasattr(model, "token_embedding"):
-        model.token_embedding.__class__, model.token_embedding.region = (
-            VocabParallelEmbedding,
-            region,
-        )
         model.token_embedding.start = placements["token_embedding.weight"].start
     if region.scattered and hasattr(model, "position_embedding"):
-        model.position_embedding.__class__, model.position_embedding.axis = (
-            PositionsOfShard,
-            region.axis,
-        )
+        model.position_embedding.__class__ = PositionsOfShard
+        model.position_embedding.axis = axis
 
 
 class PositionsOfShard(nn.Embedding):

@@ -9,7 +9,7 @@ from lab_utils.measure.curve import Reading
 STEP = [
     Reading("forward", "embed", 10, 0),
     Reading("forward", "blocks.0", 20, 10),
-    Reading("backward", "predict", 50, 30),
+    Reading("backward", "head_loss", 50, 30),
     Reading("backward", "blocks.0", 40, 20),
     Reading("update", "", 30, 0),
 ]

@@ -77,7 +77,7 @@ def check_gaps(source: str, whole: str, path: str, first: int) -> int:
         (BucketedSync, {}),
         (BucketedSync, {"start": "def finish", "lines": 6}),
         (NaiveSync, {"only": ("finish",)}),
-        (FlatUnit, {"only": ("gather", "free")}),
+        (FlatUnit, {"only": ("unshard", "reshard")}),
     ],
 )
 def test_what_is_left_out_is_counted_and_located(thing, part):
@@ -126,7 +126,7 @@ def test_prints_the_heading_and_the_source(capsys):
 
 
 def test_the_page_says_every_word_of_the_source():
-    heading, source = excerpt(FlatUnit, only=("gather",))
+    heading, source = excerpt(FlatUnit, only=("unshard",))
     bare = html.unescape(re.sub("<[^>]*>", "", page(heading, source)))
     assert bare == f"{heading}{source}\n"
 

@@ -83,7 +83,7 @@ def test_its_messages_are_the_steps_tensor_parallel_traffic(flags):
 
 def test_parts_and_order():
     parts = ledger_parts(BASE)
-    assert [part for part, _ in parts] == ["embed", "blocks.0", "blocks.1", "blocks.2", "predict"]
+    assert [part for part, _ in parts] == ["embed", "blocks.0", "blocks.1", "blocks.2", "head_loss"]
     ops = op_ledger(BASE)
     assert [op for _, group in parts for op in group] == ops
     assert sum(op.forward_flops + op.backward_flops for op in ops) == step_flops(BASE)["model"]

@@ -1,5 +1,5 @@
-"""Plans on the clock: a few by hand, the laws that hold for all, and the closed forms against the
-simulation."""
+"""Schedules on the clock: a few by hand, the laws that hold for all, and the closed forms against
+the simulation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lab_utils.estimate.time.bubbles import (
     step_seconds,
 )
 from lab_utils.estimate.time.pipeline import simulate
-from lab_utils.layout.schedule import Action, Plan, make_schedule
+from lab_utils.layout.schedule import Action, PipelineSchedule, make_schedule
 from lab_utils.layout.schedule_check import ScheduleError, in_flight
 
 NAMES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
@@ -37,9 +37,11 @@ def grid(name: str) -> Iterator[tuple[int, int, int]]:
                 yield from ((p, m, v) for v in (2, 3, 4))
 
 
-def times(plan: Plan, *durations: float, **more: float) -> list[list[tuple[str, float, float]]]:
-    lanes: list[list[tuple[str, float, float]]] = [[] for _ in plan]
-    for span in simulate(plan, *durations, **more).spans:
+def times(
+    schedule: PipelineSchedule, *durations: float, **more: float
+) -> list[list[tuple[str, float, float]]]:
+    lanes: list[list[tuple[str, float, float]]] = [[] for _ in schedule]
+    for span in simulate(schedule, *durations, **more).spans:
         lanes[span.rank].append((f"{span.action.kind}{span.action.micro}", span.start, span.end))
     return lanes
 
@@ -101,21 +103,23 @@ def test_every_action_starts_as_soon_as_it_can(name, p, groups, data):
     """Not before its rank is free and its message has come, and not later; durations differ from
     stage to stage."""
     v = 2 if name == "interleaved" else 1
-    plan, second = make_schedule(name, p, groups * p, v), st.integers(0, 9)
+    schedule, second = make_schedule(name, p, groups * p, v), st.integers(0, 9)
     forward, backward, weight = (
         data.draw(st.lists(second, min_size=p * v, max_size=p * v)) for _ in range(3)
     )
     message = data.draw(second)
-    spans = {span.action: span for span in simulate(plan, forward, backward, weight, message).spans}
+    spans = {
+        span.action: span for span in simulate(schedule, forward, backward, weight, message).spans
+    }
     arrives = {}
     for kind, ahead in (("F", 1), ("B", -1)):
-        for rank, actions in enumerate(plan):
+        for rank, actions in enumerate(schedule):
             wire = 0
             for action in (a for a in actions if a.kind == kind and 0 <= a.stage + ahead < p * v):
                 wire = max(wire, spans[action].end) + message if p > 1 else spans[action].end
                 arrives[action._replace(stage=action.stage + ahead)] = wire
             assert [spans[a].rank for a in actions] == [rank] * len(actions)
-    for actions in plan:
+    for actions in schedule:
         free = 0
         for action in actions:
             own = {"B": "F", "W": "B"}.get(action.kind)
@@ -150,9 +154,9 @@ def test_bubbles_are_what_is_left(name, p, groups, forward, backward, weight, me
 @pytest.mark.parametrize("name", NAMES)
 def test_closed_form_without_messages(name):
     for p, m, v in grid(name):
-        plan = make_schedule(name, p, m, v)
+        schedule = make_schedule(name, p, m, v)
         for durations in DURATIONS:
-            timeline = simulate(plan, *durations)
+            timeline = simulate(schedule, *durations)
             assert set(timeline.bubble_seconds) == {
                 bubble_seconds_closed(name, p, m, *durations, v)
             }
@@ -170,13 +174,13 @@ def test_closed_form_without_messages(name):
 def test_closed_form_with_messages(name):
     known = 0
     for p, m, v in grid(name):
-        plan = make_schedule(name, p, m, v)
+        schedule = make_schedule(name, p, m, v)
         for durations in [*DURATIONS, (4, 3, 2)]:
             for message in (0.5, 1, 2, 6):
                 closed = bubble_seconds_closed(name, p, m, *durations, v, message)
                 if closed is not None:
                     known += p > 1
-                    assert set(simulate(plan, *durations, message).bubble_seconds) == {closed}
+                    assert set(simulate(schedule, *durations, message).bubble_seconds) == {closed}
     assert known >= 500
 
 
@@ -230,9 +234,9 @@ def test_zero_bubble_keeps_the_papers_two_promises(forward, backward, weight):
 
 
 def test_what_cannot_be_played_is_refused():
-    plan = make_schedule("1f1b", 2, 2)
+    schedule = make_schedule("1f1b", 2, 2)
     with pytest.raises(ValueError, match=r"3 durations were given for 2 virtual stages"):
-        simulate(plan, [1, 2, 3], 1)
+        simulate(schedule, [1, 2, 3], 1)
     with pytest.raises(ScheduleError, match="deadlock"):
         simulate(
             (
@@ -246,10 +250,10 @@ def test_what_cannot_be_played_is_refused():
 
 def test_a_step_of_64_ranks_and_512_micro_batches():
     """Processor time, the best of five: a busy machine slows some of them, never all."""
-    plan, seconds = make_schedule("1f1b", 64, 512), float("inf")
+    schedule, seconds = make_schedule("1f1b", 64, 512), float("inf")
     for _ in range(5):
         began = time.process_time()
-        timeline = simulate(plan, 1, 2)
+        timeline = simulate(schedule, 1, 2)
         seconds = min(seconds, time.process_time() - began)
     assert timeline.seconds == 3 * (512 + 63)
     assert seconds < 0.2

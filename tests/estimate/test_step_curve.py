@@ -33,7 +33,7 @@ def test_passes_come_in_order_and_free_what_they_saved():
     ways = [
         (moment.label, moment.phase) for moment in by_block(step_curve(BASE.replace(micro_batch=4)))
     ]
-    parts = ["embed", "blocks.0", "blocks.1", "blocks.2", "predict"]
+    parts = ["embed", "blocks.0", "blocks.1", "blocks.2", "head_loss"]
     assert [way for way in ways if way[0] in parts] == [(part, "forward") for part in parts] + [
         (part, "backward") for part in reversed(parts)
     ]

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from lab_utils import i18n
 from lab_utils.config import ConfigError
-from lab_utils.layout.schedule import Action, Plan, make_schedule, splits_backward
+from lab_utils.layout.schedule import Action, PipelineSchedule, make_schedule, splits_backward
 from lab_utils.layout.schedule_check import check_schedule, in_flight
 
 NAMES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
 
 
-def grid(name: str) -> Iterator[tuple[int, int, int, Plan]]:
-    """Ranks, micro-batches, virtual stages and the plan: p 1…8, m 1…17, v 1…4 where the schedule
-    exists."""
+def grid(name: str) -> Iterator[tuple[int, int, int, PipelineSchedule]]:
+    """Ranks, micro-batches, virtual stages and the schedule: p 1…8, m 1…17, v 1…4 where there is
+    one."""
     for p in range(1, 9):
         for m in range(1, 18):
             for v in (2, 3, 4) if name == "interleaved" else (1,):
@@ -71,11 +71,11 @@ def test_one_rank():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_all_work_and_each_action_is_there_once(name):
-    for p, m, v, plan in grid(name):
-        check_schedule(plan)
+    for p, m, v, schedule in grid(name):
+        check_schedule(schedule)
         kinds = "FBW" if name == "zero-bubble" else "FB"
-        assert splits_backward(plan) == ("W" in kinds)
-        for rank, actions in enumerate(plan):
+        assert splits_backward(schedule) == ("W" in kinds)
+        for rank, actions in enumerate(schedule):
             assert Counter(actions) == Counter(
                 Action(kind, i, chunk * p + rank)
                 for kind in kinds
@@ -86,11 +86,11 @@ def test_all_work_and_each_action_is_there_once(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_are_summed_in_the_order_of_micro_batches(name):
-    for p, m, v, plan in grid(name):
+    for p, m, v, schedule in grid(name):
         for stage in range(p * v):
-            for kind in "BW" if splits_backward(plan) else "B":
+            for kind in "BW" if splits_backward(schedule) else "B":
                 assert [
-                    a.micro for a in plan[stage % p] if (a.kind, a.stage) == (kind, stage)
+                    a.micro for a in schedule[stage % p] if (a.kind, a.stage) == (kind, stage)
                 ] == list(range(m))
 
 
@@ -99,16 +99,16 @@ def test_activations_in_flight(name):
     """GPipe: all. 1F1B: one for each rank from here to the last. Interleaved: vp + p − 1 chunks on
     the first rank, the 1 + (p−1)/(pv) of its layers in Korthikanti et al. 2022, section 4.2.3.
     ZB-H1: no rank above 1F1B's first, W's included."""
-    for p, m, v, plan in grid(name):
+    for p, m, v, schedule in grid(name):
         held = {
             "gpipe": lambda r, m=m: m,
             "1f1b": lambda r, m=m, p=p: min(m, p - r),
             "zero-bubble": lambda r, m=m, p=p: min(m, p - r),
             "interleaved": lambda r, m=m, p=p, v=v: min(v * m, (v - 1) * p + 2 * (p - 1 - r) + 1),
         }[name]
-        assert in_flight(plan) == [held(r) for r in range(p)]
-        until_weights = [min(m, p)] * p if name == "zero-bubble" else in_flight(plan)
-        assert in_flight(plan, until="W") == until_weights
+        assert in_flight(schedule) == [held(r) for r in range(p)]
+        until_weights = [min(m, p)] * p if name == "zero-bubble" else in_flight(schedule)
+        assert in_flight(schedule, until="W") == until_weights
     assert in_flight(make_schedule("interleaved", 4, 12, 3))[0] == 3 * 4 + 4 - 1
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab_utils import i18n
-from lab_utils.layout.schedule import Action, Plan, make_schedule
+from lab_utils.layout.schedule import Action, PipelineSchedule, make_schedule
 from lab_utils.layout.schedule_check import ScheduleError, check_schedule, in_flight
 
 
-def plan_of(*ranks: str) -> Plan:
+def schedule_of(*ranks: str) -> PipelineSchedule:
     """From "F0 F1@2 …": micro-batch, then @stage where it is not the rank's own number."""
 
     def action(word: str, rank: int) -> Action:
@@ -52,7 +52,7 @@ PLANTED = {
         "the forward of micro-batch 0 on stage 3 is missing on rank 1",
         "缺少阶段 3 上微批次 0 的前向",
     ),
-    "nothing": (("", ""), "the plan holds no action", "没有任何动作"),
+    "nothing": (("", ""), "the schedule holds no action", "没有任何动作"),
     "twice": (
         ("F0 F0 B0", "F0 B0"),
         "the forward of micro-batch 0 on stage 0 stands 2 times on rank 0",
@@ -126,61 +126,63 @@ def test_planted_mistakes(mistake, monkeypatch):
     for lang, words in (("en", en), ("zh", zh)):
         monkeypatch.setattr(i18n, "_chosen", lang)
         with pytest.raises(ScheduleError) as refusal:
-            check_schedule(plan_of(*ranks))
+            check_schedule(schedule_of(*ranks))
         assert words in str(refusal.value)
 
 
-def test_plans_of_ones_own_pass():
+def test_schedules_of_ones_own_pass():
     # backwards from the last to the first
-    check_schedule(plan_of("F0 F1 B1 B0", "F0 F1 B1 B0"))
+    check_schedule(schedule_of("F0 F1 B1 B0", "F0 F1 B1 B0"))
     # weight gradients in any order
-    check_schedule(plan_of("F0 F1 B0 W0 B1 W1", "F0 B0 F1 B1 W1 W0"))
-    check_schedule(plan_of("F0 F0@2 B0@2 B0", "F0@1 F0@3 B0@3 B0@1"))
+    check_schedule(schedule_of("F0 F1 B0 W0 B1 W1", "F0 B0 F1 B1 W1 W0"))
+    check_schedule(schedule_of("F0 F0@2 B0@2 B0", "F0@1 F0@3 B0@3 B0@1"))
 
 
 def test_a_deadlock_of_many_ranks_names_only_the_circle():
-    plan = list(make_schedule("1f1b", 4, 4))
-    plan[2], plan[3] = plan_of("", "", "F0 B0 F1 B1 F2 B2 F3 B3", "F0 F1 B0 B1 F2 B2 F3 B3")[2:]
+    schedule = list(make_schedule("1f1b", 4, 4))
+    schedule[2], schedule[3] = schedule_of(
+        "", "", "F0 B0 F1 B1 F2 B2 F3 B3", "F0 F1 B0 B1 F2 B2 F3 B3"
+    )[2:]
     with pytest.raises(
         ScheduleError, match=r"^deadlock: rank 2 .* on rank 3; rank 3 .* on rank 2\.$"
     ):
-        check_schedule(tuple(plan))
+        check_schedule(tuple(schedule))
 
 
 def test_in_flight_by_hand():
-    plan = plan_of("F0 F1 B0 F2 B1 B2 W0 W1 W2", "F0 B0 W0 F1 B1 W1 F2 B2 W2")
-    assert in_flight(plan) == [2, 1]
-    assert in_flight(plan, until="W") == [3, 1]
-    assert in_flight(plan_of("F0 F1 B0 B1"), until="W") == [2]
+    schedule = schedule_of("F0 F1 B0 F2 B1 B2 W0 W1 W2", "F0 B0 W0 F1 B1 W1 F2 B2 W2")
+    assert in_flight(schedule) == [2, 1]
+    assert in_flight(schedule, until="W") == [3, 1]
+    assert in_flight(schedule_of("F0 F1 B0 B1"), until="W") == [2]
 
 
-def messages_pass(plan: Plan) -> bool:
+def messages_pass(schedule: PipelineSchedule) -> bool:
     """Ranks with mailboxes, one for each sender, receiver and kind; each message says what it is
     of, and the reader looks."""
-    stages = 1 + max(action.stage for actions in plan for action in actions)
-    mailbox, at, moved = defaultdict(deque), [0] * len(plan), True
+    stages = 1 + max(action.stage for actions in schedule for action in actions)
+    mailbox, at, moved = defaultdict(deque), [0] * len(schedule), True
     while moved:
         moved = False
-        for rank, actions in enumerate(plan):
+        for rank, actions in enumerate(schedule):
             while at[rank] < len(actions):
                 kind, micro, stage = actions[at[rank]]
                 ahead = 1 if kind == "F" else -1
                 if kind != "W" and 0 <= stage - ahead < stages:
-                    box = mailbox[(stage - ahead) % len(plan), rank, kind]
+                    box = mailbox[(stage - ahead) % len(schedule), rank, kind]
                     if not box:
                         break
                     if box.popleft() != (micro, stage - ahead):
                         return False
                 if kind != "W" and 0 <= stage + ahead < stages:
-                    mailbox[rank, (stage + ahead) % len(plan), kind].append((micro, stage))
+                    mailbox[rank, (stage + ahead) % len(schedule), kind].append((micro, stage))
                 at[rank] += 1
                 moved = True
-    return all(i == len(actions) for i, actions in zip(at, plan, strict=True))
+    return all(i == len(actions) for i, actions in zip(at, schedule, strict=True))
 
 
 @given(st.data())
 def test_the_check_agrees_with_messages_that_pass(data):
-    """Some actions of a working plan change places: the check refuses what ranks with mailboxes
+    """Some actions of a working schedule change places: the check refuses what ranks with mailboxes
     cannot carry out, and nothing else."""
     name, p, v = data.draw(
         st.sampled_from(
@@ -194,9 +196,9 @@ def test_the_check_agrees_with_messages_that_pass(data):
             ]
         )
     )
-    plan = [list(actions) for actions in make_schedule(name, p, p, v)]
+    schedule = [list(actions) for actions in make_schedule(name, p, p, v)]
     for _ in range(data.draw(st.integers(0, 3))):
-        actions = plan[data.draw(st.integers(0, p - 1))]
+        actions = schedule[data.draw(st.integers(0, p - 1))]
         i = data.draw(st.integers(0, len(actions) - 2))
         actions.insert(
             data.draw(st.integers(max(0, i - 3), min(len(actions) - 1, i + 3))), actions.pop(i)
@@ -204,14 +206,15 @@ def test_the_check_agrees_with_messages_that_pass(data):
     # the same change on all ranks keeps the order of messages
     if data.draw(st.booleans()):
         order = data.draw(st.permutations(range(p)))
-        plan = [
-            [action._replace(micro=order[action.micro]) for action in actions] for actions in plan
+        schedule = [
+            [action._replace(micro=order[action.micro]) for action in actions]
+            for actions in schedule
         ]
-    changed = tuple(tuple(actions) for actions in plan)
+    changed = tuple(tuple(actions) for actions in schedule)
     before = {"B": "F", "W": "B"}
     in_order = all(
         a.kind == "F" or actions.index(a._replace(kind=before[a.kind])) < actions.index(a)
-        for actions in plan
+        for actions in schedule
         for a in actions
     )
     works = in_order and messages_pass(changed)

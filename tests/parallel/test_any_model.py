@@ -20,6 +20,7 @@ from lab_utils import ParallelConfig, launch
 from lab_utils.course.build_words import shape
 from lab_utils.measure.memory import storage_bytes
 from lab_utils.parallel.data_parallel import data_parallel
+from lab_utils.parallel.held import held_tensors
 from lab_utils.parallel.mesh import Mesh
 from lab_utils.parallel.shard import shard
 
@@ -106,7 +107,7 @@ def held_and_sent(ranks: int, stage: int) -> tuple[dict[str, int], dict[str, int
     for call in mesh.ledger.calls:
         sent[call.purpose] = sent.get(call.purpose, 0) + call.bytes
     states = [state["momentum_buffer"] for state in optimizer.state.values()]
-    held = zero.held() | {"optimizer": states}
+    held = held_tensors(zero) | {"optimizer": states}
     padded = sum(4 * unit.unit.numel for unit in zero.all_units)
     return {term: storage_bytes(tensors) for term, tensors in held.items()}, sent, padded
 

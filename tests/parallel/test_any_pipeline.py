@@ -57,7 +57,7 @@ def trained(
             losses.append(pipe(share(x, *place), share(y, *place), sync))
             if optimizer is not None:
                 optimizer.step()
-            sync.publish()
+            sync.gather_parameters()
         own = {id(x) for x in (*pipe.module.parameters(), *pipe.module.buffers())}
         with sync.whole() if zero else nullcontext():
             state = model.state_dict(keep_vars=True)

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint as checkpoint_of_torch
 
 from lab_utils import ParallelConfig, launch
 from lab_utils.parallel import tensor_plans
+from lab_utils.parallel.flat_unit import ShardedState
 from lab_utils.parallel.mesh import Mesh
 from lab_utils.parallel.recompute import checkpoint, torch_checkpoint
 from lab_utils.parallel.shard import shard
@@ -65,7 +66,7 @@ def cut(ranks: int) -> list[tuple[str, dict[str, Tensor], dict[str, int], int, i
                 mesh.ledger.clear()
                 zero.zero_grad()
                 loss_of(model, share(x, axis.rank, ranks), share(y, axis.rank, ranks)).backward()
-                left = sum(unit.resident for unit in zero.all_units)
+                left = sum(unit.state is not ShardedState.SHARDED for unit in zero.all_units)
                 zero.finish()
                 optimizer.step()
             sent = {"parameter": 0, "gradient": 0}

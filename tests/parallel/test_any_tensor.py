@@ -50,7 +50,7 @@ def trained(
             loss_of(model, share(x, *place), share(y, *place)).backward()
             sync.finish()
             optimizer.step()
-            sync.publish()
+            sync.gather_parameters()
         calls = [call for call in mesh.ledger.calls if call.axis == "tp"]
         sent[name] = Counter((call.op, call.bytes) for call in calls)
         if zero:

@@ -41,13 +41,13 @@ def test_gpipe_keeps_every_micro_batch_and_1f1b_as_many_as_stages_are_left():
 @pytest.mark.parametrize(
     ("schedule", "virtual_stages"), [("gpipe", 1), ("1f1b", 1), ("interleaved", 2)]
 )
-def test_the_plan_knows_how_many_are_in_flight(schedule, virtual_stages):
-    """The middle ranks hold equal stages: their bytes stand in the ratio of what the plan says is
-    in flight."""
+def test_the_schedule_knows_how_many_are_in_flight(schedule, virtual_stages):
+    """The middle ranks hold equal stages: their bytes stand in the ratio of what the schedule says
+    is in flight."""
     m = 8
     kept = saved(schedule, m, virtual_stages=virtual_stages)
-    plan = in_flight(make_schedule(schedule, PP, m, virtual_stages))
-    assert kept[1] * plan[2] == kept[2] * plan[1]
+    most = in_flight(make_schedule(schedule, PP, m, virtual_stages))
+    assert kept[1] * most[2] == kept[2] * most[1]
 
 
 def test_zero_bubble_keeps_no_more_micro_batches_than_1f1b_on_its_first_stage():

@@ -142,10 +142,10 @@ def only_the_last_micro_batch_counts() -> None:
 
     backward = Pipeline._backward
 
-    def forgetful(self: Any, action: Any, gradient: Any) -> None:
-        for parameter in self.sync.parameters.values():
+    def forgetful(self: Any, action: Any, gradient: Any, step: Any) -> None:
+        for parameter in step.sync.parameters.values():
             parameter.grad = None
-        backward(self, action, gradient)
+        backward(self, action, gradient, step)
 
     Pipeline._backward = forgetful
 
@@ -165,8 +165,8 @@ def stale_step() -> None:
     apply, kept = Update._apply, {}
 
     def late(self: Any, factor: float) -> None:
-        now = [o.gradient().clone() for o in self.owned]
-        for o, old in zip(self.owned, kept.get("gradients", now), strict=True):
+        now = [o.gradient().clone() for o in self.shards]
+        for o, old in zip(self.shards, kept.get("gradients", now), strict=True):
             o.gradient().copy_(old)
         kept["gradients"] = now
         apply(self, factor)
@@ -195,7 +195,7 @@ def updated_weights_not_gathered() -> None:
     """Every rank keeps what it updated itself."""
     from lab_utils.parallel.zero import ShardedSync
 
-    ShardedSync.publish = lambda self: None
+    ShardedSync.gather_parameters = lambda self: None
 
 
 def shard_holds_the_last_micro_batch() -> None:
@@ -217,14 +217,13 @@ def last_unit_not_waited_for() -> None:
 
     collect = ShardedSync._collect
 
-    def forgetting(self: Any) -> None:
-        if self.under_way and self.under_way[0] is self.units[0]:
-            self.under_way[0].shard_gradient = self.under_way[0].shard.new_zeros(
-                self.under_way[0].shard.shape
-            )
-            self.under_way[1].wait()
-            self.under_way = None
-        collect(self)
+    def forgetting(self: Any, name: str) -> None:
+        unit = self.unit[name]
+        if unit is not self.units[0]:
+            collect(self, name)
+            return
+        unit.shard_gradient = unit.shard.new_zeros(unit.shard.shape)
+        self.pending.pop(name).wait()
 
     ShardedSync._collect = forgetting
 
@@ -273,7 +272,7 @@ def partial_gradients_not_summed() -> None:
     """Sequence parallelism: each rank keeps the norms' gradients of its own tokens."""
     import lab_utils.engines.ours as module
 
-    module.sum_over_holders = lambda owned, placements, mesh: None
+    module.all_reduce_shared = lambda shards, placements, mesh: None
 
 
 def foreign_words_looked_up() -> None:
@@ -294,17 +293,17 @@ def foreign_words_looked_up() -> None:
 
 def tied_embedding_not_summed() -> None:
     """First and last stage each keep their own gradient of the tied embedding."""
-    import lab_utils.parallel.owned as module
+    import lab_utils.parallel.optimizer_shard as module
 
     module._exchange_and_add = lambda gradient, axis: None
 
 
-def owed_products_forgotten() -> None:
+def weight_gradients_forgotten() -> None:
     """Zero-bubble: the last micro-batch's gradients of weights are never computed."""
-    from lab_utils.parallel.deferred import WeightQueue
+    from lab_utils.parallel.weight_grad_store import WeightGradStore
 
-    work_off = WeightQueue.work_off
-    WeightQueue.work_off = lambda self, key: work_off(self, key) if key[0] == 0 else None
+    compute = WeightGradStore.compute
+    WeightGradStore.compute = lambda self, key: compute(self, key) if key[0] == 0 else None
 
 
 # -- clipping and overflow -------------------------------------------------------------------------
@@ -333,8 +332,8 @@ def _norm_without(axis: str) -> None:
                 else self.mesh[name]
             )
 
-    module.sum_of_squares = lambda owned, placements, mesh, sharded: whole(
-        owned, placements, Blind(mesh), sharded
+    module.sum_of_squares = lambda shards, placements, mesh, sharded: whole(
+        shards, placements, Blind(mesh), sharded
     )
 
 
@@ -356,7 +355,7 @@ def norm_of_one_tensor_rank() -> None:
 def replicas_counted_twice() -> None:
     """What every tp rank holds whole enters the norm once per rank."""
     import lab_utils.engines.update as module
-    from lab_utils.parallel.owned import sum_of_squares
+    from lab_utils.parallel.optimizer_shard import sum_of_squares
 
     class Everyone(dict):
         def __init__(self, placements: Any) -> None:
@@ -371,8 +370,8 @@ def replicas_counted_twice() -> None:
             else replace(place, dim=0, start=0, length=place.shape[0])
         )
 
-    module.sum_of_squares = lambda owned, placements, mesh, sharded: sum_of_squares(
-        owned, Everyone(placements), mesh, sharded
+    module.sum_of_squares = lambda shards, placements, mesh, sharded: sum_of_squares(
+        shards, Everyone(placements), mesh, sharded
     )
 
 

@@ -68,9 +68,9 @@ def overflow_on_one_rank(config: TrainConfig, culprit: int, step: int) -> tuple[
     for number in range(3):
         engine.forward_backward(loader.batch(number))
         if number == step and int(os.environ["RANK"]) == culprit:
-            engine.owned[-1].gradient().view(-1)[-1] = torch.inf
+            engine.optimizer_shards[-1].gradient().view(-1)[-1] = torch.inf
         applied.append(engine.update())
-    finite = [bool(torch.isfinite(o.weight).all()) for o in engine.owned]
+    finite = [bool(torch.isfinite(o.weight).all()) for o in engine.optimizer_shards]
     return applied, [engine.scaler.scale, all(finite)]
 
 

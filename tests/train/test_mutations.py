@@ -58,7 +58,7 @@ MUTATIONS: list[tuple[Callable[[], None], TrainConfig]] = [
     (m.partial_gradients_not_summed, SMALL.replace(tp=2, sequence_parallel=True)),
     (m.foreign_words_looked_up, SMALL.replace(tp=2)),
     (m.tied_embedding_not_summed, SMALL.replace(pp=2, tied=True)),
-    (m.owed_products_forgotten, SMALL.replace(pp=2, micro_batch=4, schedule="zero-bubble")),
+    (m.weight_gradients_forgotten, SMALL.replace(pp=2, micro_batch=4, schedule="zero-bubble")),
     (m.norm_of_one_shard, DP.replace(zero=2, clip=0.25)),
     (m.norm_of_one_stage, SMALL.replace(pp=2, clip=0.25)),
     (m.norm_of_one_tensor_rank, SMALL.replace(tp=2, clip=0.25)),

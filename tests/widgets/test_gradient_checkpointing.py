@@ -185,7 +185,7 @@ def test_the_curve_is_drawn_as_the_step_proceeds():
             heights = [float(y) for y in re.findall(r"L[\d.]+ ([\d.]+)", items[f"area{i}"]["d"])]
             most = max(point.saved for point in columns[i])
             assert items["grid0"]["y1"] - min(heights) == pytest.approx(most * per_byte, abs=0.2)
-            assert min(heights) > items["row-predict"]["y"], "the curve stays below the rows"
+            assert min(heights) > items["row-head_loss"]["y"], "the curve stays below the rows"
         so_far = max(point.saved for column in columns[: now + 1] for point in column)
         assert nbytes(so_far) in items["peak-name"]["text"]
         assert items["peak-name"]["text"].startswith("peak") == (so_far == curve(policy).peak)

@@ -41,6 +41,7 @@ def watched_step(config: TrainConfig) -> dict:
     after the sums and after the update."""
     from lab_utils.data.loader import Loader
     from lab_utils.engines.ours import OurEngine
+    from lab_utils.parallel.flat_unit import ShardedState
     from lab_utils.parallel.mesh import Mesh
 
     mesh = Mesh(config.parallel)
@@ -56,14 +57,14 @@ def watched_step(config: TrainConfig) -> dict:
 
     def sharded(number: int) -> dict:
         unit = sync.units[number]
-        call = unit.arriving._call
-        under_way = sync.under_way is not None and sync.under_way[0] is unit
+        name = unit.unit.name
+        missing = sync.order.missing[name]
         return {
             "whole": unit.whole.untyped_storage().nbytes() > 0,
-            "arriving": unit.resident and call is not None and call.wait_ended is None,
+            "arriving": unit.state is ShardedState.UNSHARDING,
             "gradient": unit.gradient is not None or unit._leaving is not None,
-            "summing": under_way,
-            "begun": 0 < len(unit.missing) < len(unit.parameters),
+            "summing": sync.order.under_way == name,
+            "begun": 0 < len(missing) < len(unit.parameters),
             "sum": unit.shard_gradient is not None,
         }
 
@@ -84,7 +85,7 @@ def watched_step(config: TrainConfig) -> dict:
     def on_gradient(name: str) -> None:
         number = by_name[name]
         computing = (
-            sync.units[number].missing != set(sync.units[number].parameters)
+            sync.order.missing[UNITS[number]] != set(sync.units[number].parameters)
             if config.parallel.zero
             else not sync.pending
         )
@@ -106,7 +107,7 @@ def watched_step(config: TrainConfig) -> dict:
     engine.change()
     look("update")
     between = [weights_by_shard(sync, number, config) for number in range(LAST + 1)]
-    sync.publish()
+    sync.gather_parameters()
     look("publish")
     after = [weights_by_shard(sync, number, config) for number in range(LAST + 1)]
     steps.close()

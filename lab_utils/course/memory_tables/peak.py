@@ -31,7 +31,7 @@ def curve_of(config: TrainConfig) -> list[Reading]:
 def place_of(phase: str, part: str) -> str:
     """Where in a step something happens: "forward", "loss", "middle" of the backward pass, or
     "update"."""
-    if part == "predict":
+    if part == "head_loss":
         return "loss"
     return {"forward": "forward", "update": "update"}.get(phase, "middle")
 

@@ -35,14 +35,18 @@ class Pattern(NamedTuple):
 
     embed: bool
     runs: tuple[tuple[int, bool], ...]
-    predict: bool
+    head_loss: bool
     rows: int
     alone: str | None = None
 
 
 @lru_cache(maxsize=8192)
 def stage_changes(
-    config: TrainConfig, pattern: Pattern, place: tuple[int, int], owed: bool, convention: str
+    config: TrainConfig,
+    pattern: Pattern,
+    place: tuple[int, int],
+    split_backward: bool,
+    convention: str,
 ) -> dict[Context, Change]:
     """The changes by context, in bytes, on the rank at `place` (tp, cp). Of `config` only the
     model, the micro-batch, their number and how a rank runs them matter."""
@@ -60,7 +64,7 @@ def stage_changes(
     parts = (
         *["embed"] * pattern.embed,
         *(f"blocks.{i}" for i in range(blocks)),
-        *["predict"] * pattern.predict,
+        *["head_loss"] * pattern.head_loss,
     )
     together: frozenset[str] = frozenset()
     if p.zero:
@@ -85,7 +89,9 @@ def stage_changes(
         zero=p.zero,
         micro_batches=min(config.micro_batches, 3 if p.zero == 1 else 2),
     )
-    played = Played(kind, parts, tuple(left_out), pattern.rows > 0, together, owed, convention)
+    played = Played(
+        kind, parts, tuple(left_out), pattern.rows > 0, together, split_backward, convention
+    )
     _asked[played] += 1
     changes = (
         stage_formulas(played)

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from ...config import Schedule, TrainConfig
-from ...layout.schedule import Action, rank_schedule
+from ...config import TrainConfig
+from ...layout.pipeline_events import Await, Event, Receive, Release, Run, Send, events_of_rank
+from ...layout.schedule import Action
+from ...layout.zero_events import gathers_after_update
 from ..program.conventions import CONVENTIONS, Convention
 from ..program.kernels import INDEX
 from ..program.share import alike_in_ring
@@ -61,21 +63,19 @@ def _fewer_micro_batches(config: TrainConfig) -> TrainConfig:
     )
 
 
-@lru_cache(maxsize=2048)
-def _positions(schedule: Schedule, rank: int, pp: int, m: int, v: int) -> dict[Action, int]:
-    return {action: i for i, action in enumerate(rank_schedule(schedule, rank, pp, m, v))}
-
-
-def _actions(config: TrainConfig, rank: int) -> dict[Action, int]:
-    """A pipeline rank's actions in order, each with its position."""
+def _events(config: TrainConfig, rank: int) -> tuple[Event, ...]:
     p = config.parallel
-    return _positions(p.schedule, rank, p.pp, config.micro_batches, p.virtual_stages)
+    return events_of_rank(p.schedule, rank, p.pp, config.micro_batches, p.virtual_stages)
 
 
 def passes_of(config: TrainConfig, pp_rank: int) -> list[int]:
     """The stages of a rank's backward passes in order, of as many micro-batches as differ."""
     short = _fewer_micro_batches(config)
-    return [action.stage for action in _actions(short, pp_rank) if action.kind == "B"]
+    return [
+        event.action.stage
+        for event in _events(short, pp_rank)
+        if isinstance(event, Run) and event.action.kind == "B"
+    ]
 
 
 @lru_cache(maxsize=8192)
@@ -120,75 +120,44 @@ def _along(
 ) -> None:
     """Forward and backward passes, and the messages between: parallel.pipeline.Pipeline's run, in
     bytes."""
-    p, actions, m = config.parallel, tuple(_actions(config, pp_rank)), config.micro_batches
-    last_stage, rows_held = p.pp * p.virtual_stages - 1, 0
-    sent: list[tuple[int, int]] = []
-
-    def send(needed_by: Action) -> None:
-        if drops_sent:
-            walk.add("temporary", -boundary)
-            return
-        to = needed_by.stage % p.pp
-        sent.append((to, _actions(config, to)[needed_by]))
-
-    arriving, gradient = _await(walk, actions[0], last_stage, boundary), False
-    for action, following in zip(actions, (*actions[1:], None), strict=True):
-        room = _await(walk, following, last_stage, boundary)
-        if gradient:  # of the action before: its message is only now let go
-            walk.add("temporary", -boundary)
-        message, arriving, gradient = arriving, room, False
-        kind, micro, stage = action
-        if message:
-            gone = _through(sent, action, config)
-            walk.add("temporary", -gone * boundary)
-        shares = in_one_tensor(config) and stage in (0, last_stage)
-        first, last = micro == 0, micro == m - 1 and p.zero == 1
-        if kind == "W":
-            walk.apply(changes[stage][Context("W", first, last)])
-        elif kind == "F":
-            if message:
-                walk.hold(boundary)
-            walk.apply(changes[stage][Context("F", rows=shares and rows_held > 0)])
-            rows_held += shares
-            if stage < last_stage:
+    last_stage = config.parallel.pp * config.parallel.virtual_stages - 1
+    rows_held, message = 0, False
+    for event in _events(config, pp_rank):
+        match event:
+            case Receive():
                 walk.add("temporary", boundary)
-                send(action._replace(stage=stage + 1))
-        else:
-            rows_held -= shares
-            change = changes[stage][Context("B", first, last, shares and rows_held > 0)]
-            walk.apply(change)
-            if stage > 0:
+            case Await():
+                message = True
+            case Run(action):
+                kind, stage = action.kind, action.stage
+                shares = in_one_tensor(config) and stage in (0, last_stage)
+                rows_held -= shares and kind == "B"
+                change = changes[stage][_context(action, config, shares and rows_held > 0)]
+                rows_held += shares and kind == "F"
+                if kind == "F" and message:  # its input is saved
+                    walk.hold(boundary)
+                walk.apply(change)
+                if kind == "B" and stage > 0:  # and goes
+                    walk.hold(-boundary)
+                    walk.add("temporary", -boundary)
+                if kind == "B" and message and not change.keeps_message:
+                    walk.add("temporary", -boundary)
+                message = False
+            case Send():
                 walk.add("temporary", boundary)
-                walk.hold(-boundary)
-                walk.add("temporary", -boundary)
-                send(action._replace(stage=stage - 1))
-            gradient = message and not change.keeps_message
-    if gradient:
-        walk.add("temporary", -boundary)
+                if drops_sent:
+                    walk.add("temporary", -boundary)
+            case Release():
+                if not drops_sent:
+                    walk.add("temporary", -boundary)
 
 
-def _await(walk: Walk, action: Action | None, last_stage: int, boundary: int) -> bool:
-    """Make room for what the action needs from another rank, if anything."""
-    if (
-        action is None
-        or action.kind == "W"
-        or not 0 <= action.stage + (-1 if action.kind == "F" else 1) <= last_stage
-    ):
-        return False
-    walk.add("temporary", boundary)
-    return True
-
-
-def _through(sent: list[tuple[int, int]], action: Action, config: TrainConfig) -> int:
-    """How many sent messages are known to be through once the one for `action` is here; they are
-    forgotten."""
-    stage = action.stage + (-1 if action.kind == "F" else 1)
-    sender = stage % config.parallel.pp
-    reached = _actions(config, sender)[action._replace(stage=stage)]
-    left = [message for message in sent if not (message[0] == sender and message[1] <= reached)]
-    gone = len(sent) - len(left)
-    sent[:] = left
-    return gone
+def _context(action: Action, config: TrainConfig, rows: bool) -> Context:
+    kind, micro, _ = action
+    if kind == "F":
+        return Context("F", rows=rows)
+    last = micro == config.micro_batches - 1 and config.parallel.zero == 1
+    return Context(kind, micro == 0, last, rows and kind == "B")
 
 
 def _update(walk: Walk, config: TrainConfig, here: Standing, width: int, rules: Convention) -> None:
@@ -199,7 +168,7 @@ def _update(walk: Walk, config: TrainConfig, here: Standing, width: int, rules: 
         moments.append(24)  # the norm, one term of it and its square, in fp64
     if config.precision == "bf16-pure" and not rules.main_gradients:
         moments.append(4 * here.owned)
-    if p.zero in (1, 2) and p.replicas > 1 and not rules.main_gradients:
+    if gathers_after_update(p.zero) and p.replicas > 1 and not rules.main_gradients:
         moments.append(width * here.owned)
     for nbytes in moments:
         walk.add("temporary", nbytes)
@@ -219,7 +188,7 @@ def _changes(
     config: TrainConfig,
     parts: Mapping[int, list[str]],
     place: tuple[int, int],
-    owed: bool,
+    split_backward: bool,
     convention: str,
     micro_batches: int,
 ) -> dict[int, dict[Context, Change]]:
@@ -241,9 +210,9 @@ def _changes(
         )
         rows = (
             _data_bytes(config, micro_batches)
-            if in_one_tensor(config) and ("embed" in names or "predict" in names)
+            if in_one_tensor(config) and ("embed" in names or "head_loss" in names)
             else 0
         )
-        pattern = Pattern("embed" in names, runs, "predict" in names, rows, company)
-        found[stage] = stage_changes(config, pattern, place, owed, convention)
+        pattern = Pattern("embed" in names, runs, "head_loss" in names, rows, company)
+        found[stage] = stage_changes(config, pattern, place, split_backward, convention)
     return found

@@ -115,7 +115,7 @@ def _part(label: str) -> str:
     return {
         "token_embedding": "embed",
         "position_embedding": "embed",
-        "final_norm": "predict",
-        "head": "predict",
-        "loss": "predict",
+        "final_norm": "head_loss",
+        "head": "head_loss",
+        "loss": "head_loss",
     }.get(label, label)

@@ -9,10 +9,11 @@ reduced, judged and applied. What exists before the step is there from the start
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...config import TrainConfig
-from ...layout.schedule import Action, Plan, make_schedule, splits_backward
+from ...layout.pipeline_events import Receive, Release, Run, Send, pipeline_events
+from ...layout.schedule import Action, make_schedule, splits_backward
 from ..program.attention import Torch
 from ..program.conventions import CONVENTIONS
 from ..program.live import Storage, Value
@@ -57,6 +58,18 @@ def simulate_step(
     )
 
 
+@dataclass
+class _Passes:
+    """What is held between a rank's events: parallel.pipeline's, without numbers."""
+
+    arriving: dict[Action, Value] = field(default_factory=dict)
+    inputs: dict[tuple[int, int], Value] = field(default_factory=dict)
+    leaves: dict[tuple[int, int], Leaf] = field(default_factory=dict)
+    outputs: dict[tuple[int, int], Value | tuple[Node, int]] = field(default_factory=dict)
+    made: dict[Action, Value] = field(default_factory=dict)
+    sent: dict[Action, Value] = field(default_factory=dict)
+
+
 class Step(Rank):
     """One rank's step: `torch` has counted everything once `run()` has returned. `temporary_bytes`:
     the most that is nothing else, in the forward and backward passes and in the update."""
@@ -71,7 +84,7 @@ class Step(Rank):
         cp_rank: int = 0,
     ) -> None:
         p, parts = config.parallel, parts_of_stages(config, pp_rank)
-        self.plan: Plan = make_schedule(p.schedule, p.pp, config.micro_batches, p.virtual_stages)
+        schedule = make_schedule(p.schedule, p.pp, config.micro_batches, p.virtual_stages)
         held = [part for stage in parts.values() for part in stage]
         self.here = held_placements(config, held, tp_rank)
         shapes = {name: place.local_shape for name, place in self.here.items()}
@@ -84,12 +97,12 @@ class Step(Rank):
             shapes,
             units,
             together,
-            splits_backward(self.plan),
+            splits_backward(schedule),
             cp_rank,
         )
         self.states = Storage(self.torch, optimizer_bytes, "optimizer")
-        self.actions = self.plan[pp_rank]
-        self.position = [{action: i for i, action in enumerate(actions)} for actions in self.plan]
+        self.events = pipeline_events(schedule, pp_rank)
+        self.passes_peak, self.temporary_bytes = 0, dict[str, int]()
         self.last_stage = p.pp * p.virtual_stages - 1
 
     def run(self) -> None:
@@ -105,83 +118,69 @@ class Step(Rank):
         )
         self.torch.phase = "update"
         self.torch.enter("optimizer")
-        self._sum_over_holders()
+        self._all_reduce_shared()
         self._update()
-        self.sync.publish()
+        self.sync.gather_parameters()
         self.temporary_bytes = {"passes": passing, "update": self.torch.temporary_peak}
 
     # -- the pipeline ------------------------------------------------------------------------------
 
     def _pipeline(self) -> None:
-        self.inputs: dict[tuple[int, int], Value] = {}
-        self.leaves: dict[tuple[int, int], Leaf] = {}
-        self.outputs: dict[tuple[int, int], Value | tuple[Node, int]] = {}
-        self.sent: list[tuple[int, int, Value]] = []
-        arriving = self._await(self.actions[0])
-        for action, following in zip(self.actions, (*self.actions[1:], None), strict=True):
-            arrived, arriving = arriving, self._await(following)
-            self.sync.enabled = action.micro == self.config.micro_batches - 1
-            self._carry_out(action, arrived)
+        passes = _Passes()
+        for event in self.events:
+            match event:
+                case Receive(action):
+                    passes.arriving[action] = self.boundary()
+                case Run(action):
+                    self.sync.enabled = action.micro == self.config.micro_batches - 1
+                    self._run(action, passes)
+                case Send(action):
+                    sent = passes.made.pop(action)
+                    if not self.torch.convention.drops_sent:
+                        passes.sent[action] = sent
+                    del sent
+                case Release(action):
+                    passes.sent.pop(action, None)
 
-    def _carry_out(self, action: Action, message: Value | None) -> None:
-        if message is not None:
-            self._let_go(action)
+    def _run(self, action: Action, passes: _Passes) -> None:
+        message = passes.arriving.pop(action, None)
         if action.kind == "F":
-            self._forward(action, message)
+            self._forward(action, message, passes)
         elif action.kind == "B":
-            self._backward(action, message)
+            self._backward(action, message, passes)
         else:
-            self.program.owed.work_off((action.micro, action.stage))
+            self.program.weight_grads.compute((action.micro, action.stage))
 
-    def _forward(self, action: Action, x: Value | None) -> None:
+    def _forward(self, action: Action, x: Value | None, passes: _Passes) -> None:
         key = action.micro, action.stage
         if x is not None:
-            self.inputs[key], self.leaves[key] = x, Leaf(x)
+            passes.inputs[key], passes.leaves[key] = x, Leaf(x)
             self.torch.hold(x.storage)
         x = self.through(action.stage, x, action.micro)
         if action.stage == self.last_stage:
-            self.outputs[key] = x
+            passes.outputs[key] = x
         else:
-            self.outputs[key] = x.node, x.slot
-            self._send(x.detach(), action._replace(stage=action.stage + 1))
+            passes.outputs[key] = x.node, x.slot
+            passes.made[action] = x.detach()
 
-    def _backward(self, action: Action, gradient: Value | None) -> None:
+    def _backward(self, action: Action, gradient: Value | None, passes: _Passes) -> None:
         key, torch = (action.micro, action.stage), self.torch
-        if isinstance(self.program, ParallelProgram) and self.program.owed is not None:
-            self.program.owed.open(key)
+        if isinstance(self.program, ParallelProgram) and self.program.weight_grads is not None:
+            self.program.weight_grads.open(key)
         if gradient is None:
-            scaled = torch.scale(self.outputs.pop(key))
+            scaled = torch.scale(passes.outputs.pop(key))
             torch.go_back([(scaled.node, scaled.slot, torch.new(1, 4))])
             del scaled
         else:
-            torch.go_back([(*self.outputs.pop(key), gradient)])
-        x = self.inputs.pop(key, None)
+            torch.go_back([(*passes.outputs.pop(key), gradient)])
+        x = passes.inputs.pop(key, None)
         if x is not None:
             torch.release(x.storage)
-            self._send(self.leaves.pop(key).take(), action._replace(stage=action.stage - 1))
-
-    def _send(self, value: Value, needed_by: Action) -> None:
-        to = needed_by.stage % self.config.parallel.pp
-        if not self.torch.convention.drops_sent:
-            self.sent.append((to, self.position[to][needed_by], value))
-
-    def _let_go(self, action: Action) -> None:
-        stage = action.stage + (-1 if action.kind == "F" else 1)
-        sender = stage % self.config.parallel.pp
-        reached = self.position[sender][action._replace(stage=stage)]
-        self.sent = [sent for sent in self.sent if not (sent[0] == sender and sent[1] <= reached)]
-
-    def _await(self, action: Action | None) -> Value | None:
-        if action is None or action.kind == "W":
-            return None
-        neighbour = action.stage + (-1 if action.kind == "F" else 1)
-        if not 0 <= neighbour <= self.last_stage:
-            return None
-        return self.boundary()
+            passes.made[action] = passes.leaves.pop(key).take()
 
     # -- the update --------------------------------------------------------------------------------
 
-    def _sum_over_holders(self) -> None:
+    def _all_reduce_shared(self) -> None:
         width = 2 if self.config.precision == "bf16-pure" else 4
         width = self.torch.convention.gradient_width(width)
         if isinstance(self.sync, Replicated):
@@ -195,7 +194,7 @@ class Step(Rank):
             shared = [
                 flat.unit.numel // self.sync.ranks
                 for flat in self.sync.units
-                if any(self.here[n].shared_over_pp for n in flat.names)
+                if any(self.here[one.name].shared_over_pp for one in flat.unit.slices)
             ]
         if partial:
             self.torch.new(partial, width)
@@ -208,7 +207,7 @@ class Step(Rank):
             self._norm()
         # the optimizer updates fp32 master weights, so it is given fp32 gradients
         if config.precision == "bf16-pure" and not torch.convention.main_gradients:
-            _wide = [torch.new(owned.numel, 4, 2 * owned.numel) for owned in self.sync.owned()]
+            _wide = [torch.new(numel, 4, 2 * numel) for numel in self.sync.optimizer_numels()]
 
     def _norm(self) -> None:
         torch = self.torch

@@ -16,11 +16,11 @@ from .sync import Replicated
 
 
 class Rank:
-    """`parts` by stage, "embed", "blocks.3", "predict", over parameters of these `shapes`. Nothing
-    has run yet.
+    """`parts` by stage, "embed", "blocks.3", "head_loss", over parameters of these `shapes`.
+    Nothing has run yet.
 
-    `units`: ZeRO's; `together`: the gradients that share buckets where nothing is sharded; `owed`:
-    weights' gradients may be put off.
+    `units`: ZeRO's; `together`: the gradients that share buckets where nothing is sharded;
+    `split_backward`: weights' gradients may be put off.
     """
 
     def __init__(
@@ -31,26 +31,24 @@ class Rank:
         shapes: Mapping[str, tuple[int, ...]],
         units: Iterable[Unit],
         together: frozenset[str],
-        owed: bool,
+        split_backward: bool,
         cp_rank: int = 0,
     ) -> None:
         self.torch, self.config, self.parts = torch, config, parts
-        self.program = program_of(torch, config, shapes, owed, cp_rank)
+        self.program = program_of(torch, config, shapes, split_backward, cp_rank)
         self.sync = (
             Sharded(self.program, config, units)
             if config.parallel.zero
             else Replicated(self.program, together)
         )
-        self.runs = {
-            stage: self.sync.around(names, self._run_part) for stage, names in parts.items()
-        }
+        self.runs = {stage: self.sync.wrap(names, self._run_part) for stage, names in parts.items()}
         self.tokens, self.targets = _batch(torch, config)
 
     def _run_part(self, part: str, x: Value | None, micro: int) -> Value:
         if part == "embed":
             return self.program.embed(self.tokens[micro])
-        if part == "predict":
-            return self.program.predict(x, self.targets[micro])
+        if part == "head_loss":
+            return self.program.head_loss(x, self.targets[micro])
         return self.program.run_block(int(part.split(".")[1]), x)
 
     def through(self, stage: int, x: Value | None, micro: int) -> Value:

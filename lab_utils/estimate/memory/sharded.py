@@ -1,16 +1,17 @@
-"""ZeRO's stages without numbers: parallel/zero.py, line by line, with sync.py's calls."""
+"""ZeRO's stages without numbers: the events of layout/zero_events.py carried out on buffers that
+have a size and nothing in them, as parallel/zero.py does on real ones, with sync.py's calls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
 from ...config import TrainConfig
-from ...layout.units import Unit
+from ...layout.units import Unit, units_of_part
+from ...layout.zero_events import Do, Event, ReduceOrder, after_part, after_update, before_part
 from ..program.conventions import Collectives
 from ..program.live import Storage, Value
 from ..program.model import Program
 from ..program.tape import Leaf
-from .sync import Owned
 
 
 class _Flat:
@@ -39,29 +40,31 @@ class _Flat:
         self.shard_gradient = Value(
             self.gradient or Storage(self.torch, shard * grown, "gradients"), shard, grown
         )
-        self.resident, self.arriving = stage < 3, None
+        self.sharded, self.gathering = stage == 3, None
         if stage == 3 and not self.waits:
-            self.arriving = self._shard_copy(gathered)
-        self.names = {part.name for part in unit.parts}
-        self.missing = set(self.names)
+            self.gathering = self._shard_copy(gathered)
+        self.leaving: Storage | None = None
 
     def _shard_copy(self, width: int) -> Value | None:
         """What an all-gather holds for as long as it is remembered: its own copy of the shard."""
         return None if self.in_place else self.torch.new(self.unit.numel // self.sync.ranks, width)
 
-    def gather(self) -> None:
-        if not self.resident:
+    def unshard(self) -> None:
+        if self.sharded:
             self.whole.resize(self.unit.numel * self.gathered_width)
-            self.arriving, self.resident = self._shard_copy(self.gathered_width), True
+            self.gathering, self.sharded = self._shard_copy(self.gathered_width), False
 
-    def arrived(self) -> None:
+    def wait_for_unshard(self) -> None:
         if self.waits:
-            self.arriving = None
+            self.gathering = None
 
-    def free(self) -> None:
-        if self.sync.stage == 3 and self.resident:
+    def reshard(self) -> None:
+        if self.sync.stage == 3 and not self.sharded:
             self.whole.resize(0)
-            self.resident = False
+            self.sharded = True
+
+    def gather_updated(self) -> Value | None:
+        return self._shard_copy(self.width)
 
     def take(self, leaf: Leaf) -> None:
         if self.gradient is None:
@@ -74,7 +77,7 @@ class _Flat:
 
     def reduce(self) -> Value | None:
         """Room for what the ring brings in, or on NCCL a copy of what goes in."""
-        self.missing, self.leaving = set(self.names), self.gradient
+        self.leaving = self.gradient
         if self.sync.stage > 1:
             self.gradient = None
         if self.waits and not self.in_place:
@@ -107,9 +110,10 @@ class Sharded:
         self.tied = config.model.tied
         held = 2 if config.precision == "bf16-pure" else 4
         self.units = [_Flat(unit, self, held, 2 if unit.low_precision else held) for unit in units]
-        self.unit_of = {name: flat for flat in self.units for name in flat.names}
-        for name, flat in self.unit_of.items():
-            leaf = program.leaves[name]
+        self.unit = {flat.unit.name: flat for flat in self.units}
+        self.order = ReduceOrder([flat.unit for flat in self.units], self.stage)
+        for name, unit in self.order.unit_of.items():
+            flat, leaf = self.unit[unit], program.leaves[name]
             leaf.value = Value(flat.whole, leaf.value.numel, flat.gathered_width, leaf)
             leaf.hook = self._gradient_exists
             leaf.grad = (
@@ -117,37 +121,61 @@ class Sharded:
                 if self.stage == 1
                 else None
             )
-        self.enabled, self.under_way = True, None
+        self.enabled = True
+        self.rooms: dict[str, Value | None] = {}  # of collectives under way, by unit
         self.before_reduce: Callable[[], None] | None = None
 
     def zero_grad(self) -> None:
         for leaf in self.program.leaves.values():
             leaf.grad = None
+        self.order.begin_step()
         for flat in self.units:
-            flat.shard_gradient, flat.missing = None, set(flat.names)
+            flat.shard_gradient = None
 
     def _gradient_exists(self, leaf: Leaf) -> None:
-        flat = self.unit_of[leaf.name]
-        flat.take(leaf)
-        if self.stage == 1 and not self.enabled:
-            return
-        flat.missing.discard(leaf.name)
-        if not flat.missing:
-            flat.free()
-            self._reduce(flat)
+        self.unit[self.order.unit_of[leaf.name]].take(leaf)
+        for event in self.order.gradient(leaf.name, last_micro_batch=self.enabled):
+            if self.before_reduce is not None and event.do in (Do.COLLECT, Do.REDUCE):
+                self.before_reduce()
+            self._carry_out([event])
 
-    def _reduce(self, flat: _Flat) -> None:
-        if self.before_reduce is not None:
-            self.before_reduce()
-        self.collect()
-        self.under_way = flat, flat.reduce()
+    def finish(self) -> None:
+        self._carry_out(self.order.finish())
+
+    def collect(self) -> None:
+        """Nothing is under way any more."""
+        self._carry_out(self.order.collect())
+
+    def gather_parameters(self) -> None:
+        self._carry_out(after_update(self.order.units, self.stage))
+
+    def _carry_out(self, events: Iterable[Event]) -> None:
+        for do, name in events:
+            match do:
+                case Do.UNSHARD:
+                    self.unit[name].unshard()
+                case Do.WAIT_FOR_UNSHARD:
+                    self.unit[name].wait_for_unshard()
+                case Do.RESHARD:
+                    self.unit[name].reshard()
+                case Do.NO_GRADIENT:
+                    self.unit[self.order.unit_of[name]].take(self.program.leaves[name])
+                case Do.REDUCE:
+                    self.rooms[name] = self.unit[name].reduce()
+                case Do.COLLECT:
+                    del self.rooms[name]
+                    self.unit[name].collect()
+                case Do.GATHER:
+                    self.rooms[name] = self.unit[name].gather_updated()
+                case Do.WAIT_FOR_GATHER:
+                    del self.rooms[name]
 
     def on_its_way(self) -> tuple[int, int, int]:
         """Bytes of the unit that is being summed: the ring's room, the gradient that leaves, and
         the shard that will be made of it."""
-        if self.under_way is None:
+        if self.order.under_way is None:
             return 0, 0, 0
-        flat, room = self.under_way
+        flat, room = self.unit[self.order.under_way], self.rooms[self.order.under_way]
         shard = flat.unit.numel // self.ranks * flat.gradient_width
         leaving = flat.leaving.nbytes if self.stage > 1 else 0
         return (
@@ -156,67 +184,32 @@ class Sharded:
             shard if self.stage > 1 and flat.shard_gradient is None else 0,
         )
 
-    def collect(self) -> None:
-        if self.under_way is not None:
-            flat, self.under_way = self.under_way[0], None
-            flat.collect()
+    def optimizer_numels(self) -> list[int]:
+        """Elements of each tensor that the optimizer updates."""
+        return [flat.unit.numel // self.ranks for flat in self.units]
 
-    def finish(self) -> None:
-        for flat in self.units:
-            begun = len(flat.missing) < len(flat.names)
-            never_left = flat.shard_gradient is None and not (
-                self.under_way and self.under_way[0] is flat
-            )
-            if begun or never_left:
-                for name in sorted(flat.missing):
-                    flat.take(self.program.leaves[name])
-                self._reduce(flat)
-        self.collect()
-
-    def publish(self) -> None:
-        if self.stage < 3:
-            _copies = [flat._shard_copy(flat.width) for flat in self.units]
-
-    def owned(self) -> list[Owned]:
-        return [Owned(flat.unit.numel // self.ranks) for flat in self.units]
-
-    def around(
+    def wrap(
         self, parts: list[str], run: Callable[[str, Value | None, int], Value]
     ) -> Callable[[str, Value | None, int], Value]:
-        """Stage 3: weights are gathered for each part and the next, freed after, and gathered again
-        in the backward pass."""
+        """Stage 3: weights are unsharded for each part and the next, resharded after, and unsharded
+        again in the backward pass."""
         if self.stage < 3:
             return run
-        needs = [self._units_of(part) for part in parts]
+        units = [flat.unit for flat in self.units]
+        needs = [[u.name for u in units_of_part(part, units, self.tied)] for part in parts]
 
-        def present(i: int, then: int) -> None:
-            for flat in (*needs[i], *(needs[then] if 0 <= then < len(needs) else ())):
-                flat.gather()
-            for flat in needs[i]:
-                flat.arrived()
-
-        def guarded(part: str, x: Value | None, micro: int) -> Value:
+        def wrapped(part: str, x: Value | None, micro: int) -> Value:
             i = parts.index(part)
-            present(i, i + 1)
+            self._carry_out(before_part(needs[i], needs[i + 1] if i + 1 < len(needs) else ()))
             y = run(part, x, micro)
-            for flat in needs[i]:
-                flat.free()
+            self._carry_out(after_part(needs[i]))
             z = y.detach()
 
             def backward(saved: list[Value], gradients: list[Value]) -> tuple[Value]:
-                present(i, i - 1)
+                self._carry_out(before_part(needs[i], needs[i - 1] if i > 0 else ()))
                 return (gradients[0],)
 
             self.torch.record(z, (y,), (), backward)
             return z
 
-        return guarded
-
-    def _units_of(self, part: str) -> list[_Flat]:
-        first: tuple[str, ...] = {
-            "embed": ("token_embedding", "position_embedding"),
-            "predict": ("final_norm", "head"),
-        }.get(part, (f"{part}.",))
-        if part == "predict" and self.tied:
-            first += ("token_embedding",)
-        return [flat for flat in self.units if any(name.startswith(first) for name in flat.names)]
+        return wrapped

@@ -70,18 +70,20 @@ class ShortRank(Rank):
         shapes: Mapping[str, tuple[int, ...]],
         units: Iterable[Unit],
         together: frozenset[str],
-        owed: bool,
+        split_backward: bool,
         cp_rank: int = 0,
     ) -> None:
-        super().__init__(torch, config, {0: parts}, shapes, units, together, owed, cp_rank)
+        super().__init__(
+            torch, config, {0: parts}, shapes, units, together, split_backward, cp_rank
+        )
         self.left_out = left_out
         # the third of those shown: the second
         self.closing = {parts[parts.index(part) + 1]: part for part in left_out}
         self.marks: dict[str, _Mark] = {}
         self.counted_temporary: Size | int = 0
         self.runs = {stage: self._counting(run) for stage, run in self.runs.items()}
-        if getattr(self.program, "owed", None) is not None:
-            self.program.owed.next_is = self._next_is
+        if getattr(self.program, "weight_grads", None) is not None:
+            self.program.weight_grads.next_is = self._next_is
 
     def _now(self) -> _Mark:
         return _Mark(dict(self.torch.terms), self.torch.saved, self.torch.copies)

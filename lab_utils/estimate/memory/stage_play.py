@@ -27,7 +27,7 @@ class Played(NamedTuple):
     left_out: tuple[tuple[str, str], ...]
     rows: bool
     together: frozenset[str]
-    owed: bool
+    split_backward: bool
     convention: str
 
 
@@ -59,7 +59,7 @@ def _stage(played: Played, sizes: Sizes) -> ShortRank:
         shapes_of(kind, parts, sizes),
         units,
         played.together,
-        played.owed,
+        played.split_backward,
         kind.share.cp_rank,
     )
 
@@ -67,7 +67,7 @@ def _stage(played: Played, sizes: Sizes) -> ShortRank:
 def _play(played: Played, sizes: Sizes, rows: bool) -> Iterator[tuple[Context, ChangeFormulas]]:
     stage, zero = _stage(played, sizes), played.kind.zero
     torch, sync, m = stage.torch, stage.sync, played.kind.micro_batches
-    embed, predict = played.parts[0] == "embed", played.parts[-1] == "predict"
+    embed, head_loss = played.parts[0] == "embed", played.parts[-1] == "head_loss"
     if played.rows:
         stage.tokens[0].storage.resize(sizes["rows"])
     note = _Note(stage)
@@ -81,15 +81,15 @@ def _play(played: Played, sizes: Sizes, rows: bool) -> Iterator[tuple[Context, C
         leaf = None if x is None else Leaf(x)
         if x is not None:
             torch.hold(x.storage)
-        gradient = None if predict else stage.boundary()
+        gradient = None if head_loss else stage.boundary()
         note.begin()
         outputs = [stage.through(0, x, micro)]
-        yield Context("F", rows=rows), note.end(0 if predict else outputs[0].nbytes)
+        yield Context("F", rows=rows), note.end(0 if head_loss else outputs[0].nbytes)
         root = outputs[0].node, outputs[0].slot
         if gradient is not None:
             outputs.clear()
-        if played.owed:
-            stage.program.owed.open((micro, 0))
+        if played.split_backward:
+            stage.program.weight_grads.open((micro, 0))
         note.begin_alone()
         if gradient is None:
             scaled = torch.scale(outputs.pop())
@@ -107,9 +107,9 @@ def _play(played: Played, sizes: Sizes, rows: bool) -> Iterator[tuple[Context, C
             Context("B", first, last, rows),
             replace(change, keeps_message=message and torch.live == before),
         )
-        if played.owed:
+        if played.split_backward:
             note.begin_alone()
-            stage.program.owed.work_off((micro, 0))
+            stage.program.weight_grads.compute((micro, 0))
             yield Context("W", first, last), note.end(0)
         if x is not None:
             torch.release(x.storage)
@@ -122,6 +122,7 @@ class _Note:
     def __init__(self, stage: ShortRank) -> None:
         self.torch, self.sync = stage.torch, stage.sync
         self.first_sum: Reached | None = None
+        self.terms, self.saved, self.copies = dict(stage.torch.terms), 0, 0
         if isinstance(self.sync, Sharded):
             self.sync.before_reduce = self._sum
 

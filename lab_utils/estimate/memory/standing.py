@@ -65,7 +65,7 @@ def standing(
         shared = tuple(
             u.numel // p.replicas
             for u, _ in units
-            if any(here[part.name].shared_over_pp for part in u.parts)
+            if any(here[one.name].shared_over_pp for one in u.slices)
         )
         return Standing(
             width * (owned if p.zero == 3 else whole),
@@ -142,7 +142,7 @@ def _alike(model: ModelConfig, tp: int, sequence_parallel: bool) -> list[int]:
     shapes = [
         [
             place.numel
-            for place in held_placements(config, ("embed", "blocks.0", "predict"), rank).values()
+            for place in held_placements(config, ("embed", "blocks.0", "head_loss"), rank).values()
         ]
         for rank in range(tp)
     ]

@@ -1,27 +1,20 @@
 """What keeps gradients in step where every rank holds everything, without numbers:
 parallel/data_parallel.py, line by line.
 
-`zero_grad`, `finish`, `publish`, `owned` and `around` are called where the engine calls their
-namesakes. What is there between steps is there from the start.
+`zero_grad`, `finish`, `gather_parameters` and `wrap` are called where the engine calls
+their namesakes. What is there between steps is there from the start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import prod
-from typing import NamedTuple
 
 from ...config import TrainConfig
 from ...layout.buckets import assign_buckets
 from ..program.live import Storage, Value
 from ..program.model import Program
 from ..program.tape import Leaf
-
-
-class Owned(NamedTuple):
-    """What the optimizer updates: elements of one tensor."""
-
-    numel: int
 
 
 def has_buckets(config: TrainConfig) -> bool:
@@ -82,13 +75,14 @@ class Replicated:
     def finish(self) -> None:
         """All-reduces are in place."""
 
-    def publish(self) -> None:
+    def gather_parameters(self) -> None:
         """All ranks have every weight."""
 
-    def owned(self) -> list[Owned]:
-        return [Owned(leaf.value.numel) for leaf in self.program.leaves.values()]
+    def optimizer_numels(self) -> list[int]:
+        """Elements of each tensor that the optimizer updates."""
+        return [leaf.value.numel for leaf in self.program.leaves.values()]
 
-    def around(
+    def wrap(
         self, parts: list[str], run: Callable[[str, Value | None, int], Value]
     ) -> Callable[[str, Value | None, int], Value]:
         """How a part is run."""

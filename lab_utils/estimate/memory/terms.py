@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
@@ -12,6 +11,14 @@ from typing import Any
 
 from ...config import TrainConfig
 from ...layout.units import Unit
+from ...layout.zero_events import (
+    Do,
+    Needs,
+    ReduceOrder,
+    backward_events,
+    forward_events,
+    needs_of_parts,
+)
 from ..program.conventions import CONVENTIONS
 from ..program.rank_shape import held_placements, held_units
 from ..program.stage_parts import parts_of_stages
@@ -134,58 +141,27 @@ def memory_of_rank(
     )
 
 
-def units_of_part(part: str, units: Iterable[Unit], tied: bool) -> list[Unit]:
-    """The units whose weights a part uses; a tied embedding is used at both ends."""
-
-    def used(unit: Unit) -> bool:
-        name = unit.name.split(" ")[0]
-        if part == "embed":
-            return name in ("embedding", "token_embedding", "position_embedding")
-        return (
-            name == part
-            or part == "predict"
-            and (name == "head" or tied and name == "token_embedding")
-        )
-
-    return [unit for unit in units if used(unit)]
-
-
 def unit_bytes(unit: Unit, config: TrainConfig) -> int:
     """Bytes of a unit as ZeRO-3 gathers it: in the autocast format what autocast would cast, the
     rest as it is held."""
     return unit.numel * (2 if unit.low_precision else element_bytes(config))
 
 
-def _shown(config: TrainConfig, pp_rank: int) -> dict[int, list[str]]:
-    """The parts of each stage, long runs of blocks cut short: no two neighbours differ that did not
-    before."""
-    return {
-        stage: cut_down(parts, set())[0]
-        for stage, parts in parts_of_stages(config, pp_rank).items()
-    }
-
-
 def _gathered(config: TrainConfig, pp_rank: int, tp_rank: int) -> int:
-    """ZeRO-3, at most: one part's weights and the next one's, which travel meanwhile. A tied
-    embedding stays from the head's backward pass until its own."""
+    """ZeRO-3, at most: the units that are unsharded at one time."""
     if config.parallel.zero < 3:
         return 0
-    stages, tied, most = _shown(config, pp_rank), config.model.tied, 0
-    units = held_units(config, [part for parts in stages.values() for part in parts], tp_rank)
-    for parts in stages.values():
-        needs = [
-            {u.name: unit_bytes(u, config) for u in units_of_part(part, units, tied)}
-            for part in parts
-        ]
-        held = (
-            {k: v for k, v in needs[-1].items() if k.startswith("token_embedding")}
-            if parts[0] == "embed" and parts[-1] == "predict"
-            else {}
-        )
-        most = max(
-            [most, *(sum((a | b | held).values()) for a, b in pairwise(needs))], default=most
-        )
-        most = max(most, *(sum(n.values()) for n in needs))
+    units, needs = _units_and_needs(config, pp_rank, tp_rank)
+    sizes, most = {unit.name: unit_bytes(unit, config) for unit in units}, 0
+    for of_stage in needs.values():
+        here: set[str] = set()
+        order = ReduceOrder(units, config.parallel.zero)
+        for do, name in (*forward_events(of_stage, 3), *backward_events(of_stage, order)):
+            if do is Do.UNSHARD:
+                here.add(name)
+                most = max(most, sum(sizes[unit] for unit in here))
+            elif do is Do.RESHARD:
+                here.discard(name)
     return most
 
 
@@ -194,35 +170,44 @@ def _buckets(config: TrainConfig, pp_rank: int, tp_rank: int) -> int:
     is still being summed."""
     if config.parallel.zero < 2:
         return 0
-    filled, shown = {}, _shown(config, pp_rank)
-    held = [part for parts in shown.values() for part in parts]
-    units, here = held_units(config, held, tp_rank), held_placements(config, held, tp_rank)
-    for stage, parts in shown.items():
-        used = dict.fromkeys(
-            unit for part in parts for unit in units_of_part(part, units, config.model.tied)
-        )
-        order = {part.name: unit for unit in used for part in unit.parts}
-        # the head's copy is used last
-        names = sorted((name for name in here if name in order), key=lambda name: here[name].copy)
-        # a unit for every gradient, in the order of the backward pass
-        filled[stage] = [order[name] for name in reversed(names)]
+    units, needs = _units_and_needs(config, pp_rank, tp_rank)
     passes = passes_of(config, pp_rank)
-    runs = [
-        (None, filled[passes[0]]),
-        *((filled[a][-1], filled[b]) for a, b in set(pairwise(passes))),
-    ]
-    return max(_most_filled(before, run) for before, run in runs)
+    return max(
+        _most_filled(units, config.parallel.zero, [needs[stage] for stage in stages])
+        for stages in ((passes[0],), *set(pairwise(passes)))
+    )
 
 
-def _most_filled(under_way: Unit | None, gradients: list[Unit]) -> int:
-    """Elements: a buffer lives from its unit's first gradient until the next unit is complete."""
-    missing = Counter(gradients)
-    filling, most = set(), 0
-    for unit in gradients:
-        filling.add(unit)
-        most = max(most, sum(u.numel for u in filling) + (under_way.numel if under_way else 0))
-        missing[unit] -= 1
-        if not missing[unit]:
-            filling.remove(unit)
-            under_way = unit
+def _most_filled(units: Sequence[Unit], zero: int, passes: Iterable[Sequence[Needs]]) -> int:
+    """Elements: a buffer lives from its unit's first gradient until the sum is collected."""
+    order, filling = ReduceOrder(units, zero), set[str]()
+    numels = {unit.name: unit.numel for unit in units}
+    alive = most = 0
+    for do, name in (event for needs in passes for event in backward_events(needs, order)):
+        if do is Do.GRADIENT and order.unit_of[name] not in filling:
+            filling.add(order.unit_of[name])
+            alive += numels[order.unit_of[name]]
+            most = max(most, alive)
+        elif do is Do.REDUCE:
+            filling.remove(name)
+        elif do is Do.COLLECT:
+            alive -= numels[name]
     return most
+
+
+def _units_and_needs(
+    config: TrainConfig, pp_rank: int, tp_rank: int
+) -> tuple[list[Unit], dict[int, tuple[Needs, ...]]]:
+    """Of a rank whose long runs of blocks are cut short: no two neighbours differ that did not
+    before. The head's copy of a tied embedding is used last."""
+    stages = {
+        stage: cut_down(parts, set())[0]
+        for stage, parts in parts_of_stages(config, pp_rank).items()
+    }
+    held = [part for parts in stages.values() for part in parts]
+    units, here = held_units(config, held, tp_rank), held_placements(config, held, tp_rank)
+    names = sorted(here, key=lambda name: here[name].copy)
+    return units, {
+        stage: needs_of_parts(parts, units, names, config.model.tied)
+        for stage, parts in stages.items()
+    }

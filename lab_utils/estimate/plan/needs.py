@@ -67,7 +67,7 @@ def _saved(config: TrainConfig, policy: str, kernels: str) -> tuple[int, int]:
         kernels,
     )
     return sum(op.saved_bytes for op in ledger["blocks.0"]), sum(
-        op.saved_bytes for op in ledger["predict"]
+        op.saved_bytes for op in ledger["head_loss"]
     )
 
 

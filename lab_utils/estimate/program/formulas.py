@@ -45,6 +45,11 @@ class Formulas(Torch):
     """torch over named sizes. A level counts when it falls again: what came before on the way up
     was lower whatever the shape."""
 
+    live: Size | int  # these are made where the peaks begin
+    highest: Highest
+    most_saved: Highest
+    most_copies: Highest
+
     def __init__(self, convention: Convention) -> None:
         self._rising = self._saving = False
         super().__init__(convention)

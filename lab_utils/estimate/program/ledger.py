@@ -16,7 +16,7 @@ from .model import Program
 from .size import Shape, Size
 from .tensor import program_of
 
-PARTS = ("embed", "blocks.0", "predict")
+PARTS = ("embed", "blocks.0", "head_loss")
 _PRODUCTS = ("query", "key", "value", "output", "gate", "up", "down", "head")
 
 
@@ -60,7 +60,7 @@ def ledger_of(kind: Kind, convention: str) -> tuple[Entry, ...]:
     batch, targets = (Value(Storage(torch, tokens * INDEX), tokens, INDEX) for _ in range(2))
     visits = _Visits(torch)
     with torch.casting(program.inside):
-        x = program.predict(program.run_block(0, program.embed(batch)), targets)
+        x = program.head_loss(program.run_block(0, program.embed(batch)), targets)
     loss = torch.scale(x)
     del x
     torch.go_back([(loss.node, loss.slot, torch.new(1, 4))])
@@ -120,7 +120,7 @@ def _entry(
         if last.endswith("_embedding")
         else "blocks.0"
         if scope.startswith("blocks.")
-        else "predict"
+        else "head_loss"
     )
     work = {
         phase: tuple(torch.rows.get((scope, phase), (0, 0)))

@@ -173,7 +173,7 @@ class Program:
         self.torch.enter(f"{name}.activation")
         return self.leave(f"{name}.down", self.torch.activation(up))
 
-    def predict(self, x: Value, targets: Value) -> Value:
+    def head_loss(self, x: Value, targets: Value) -> Value:
         """The loss of the last block's output."""
         logits = self.project_out(self.norm("final_norm", x))
         self.torch.enter("loss")

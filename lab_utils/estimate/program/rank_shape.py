@@ -17,15 +17,15 @@ _FIRST = "blocks.0."
 def held_placements(
     config: TrainConfig, parts: Iterable[str], tp_rank: int
 ) -> dict[str, Placement]:
-    """Every parameter that `parts` ("embed", "blocks.3", "predict") of a rank need, by name, in the
-    order of the forward pass."""
+    """Every parameter that `parts` ("embed", "blocks.3", "head_loss") of a rank need, by name, in
+    the order of the forward pass."""
     parts = set(parts)
     tied, split = config.model.tied, config.parallel.pp * config.parallel.virtual_stages > 1
     ends, block = _split(*_one_block(config), tp_rank)
     found: dict[str, Placement] = {}
     for name, place in ends:
         if name == "token_embedding.weight" and tied:
-            if parts & {"embed", "predict"}:
+            if parts & {"embed", "head_loss"}:
                 found[name] = (
                     replace(place, copy="embed" not in parts, shared_over_pp=True)
                     if split
@@ -67,17 +67,15 @@ def held_units(config: TrainConfig, parts: Iterable[str], tp_rank: int) -> list[
         if label == "blocks.0":
             block.append(unit)
         elif label == "head":
-            after += [unit] if "predict" in parts else []
-        elif "embed" in parts or label == "token_embedding" and "predict" in parts:
+            after += [unit] if "head_loss" in parts else []
+        elif "embed" in parts or label == "token_embedding" and "head_loss" in parts:
             before.append(unit)
     return [*before, *(_renamed(unit, part) for part in _in_order(parts) for unit in block), *after]
 
 
 def _renamed(unit: Unit, part: str) -> Unit:
-    own = tuple(
-        piece._replace(name=f"{part}.{piece.name.removeprefix(_FIRST)}") for piece in unit.parts
-    )
-    return unit._replace(name=unit.name.replace("blocks.0", part), parts=own)
+    own = tuple(one._replace(name=f"{part}.{one.name.removeprefix(_FIRST)}") for one in unit.slices)
+    return unit._replace(name=unit.name.replace("blocks.0", part), slices=own)
 
 
 def _in_order(parts: Iterable[str]) -> list[str]:
@@ -88,7 +86,7 @@ def _in_order(parts: Iterable[str]) -> list[str]:
 
 
 def _end_of(name: str) -> str:
-    return "embed" if "embedding" in name else "predict"
+    return "embed" if "embedding" in name else "head_loss"
 
 
 def _one_block(config: TrainConfig) -> tuple[ModelConfig, ParallelConfig]:

@@ -10,7 +10,7 @@ from ...layout.stages import stage_layers, stages_of_rank
 
 
 def parts_of_stages(config: TrainConfig, pp_rank: int) -> dict[int, list[str]]:
-    """The parts of each of a rank's stages: "embed", "blocks.3", "predict", in forward order."""
+    """The parts of each of a rank's stages: "embed", "blocks.3", "head_loss", in forward order."""
     p = config.parallel
     return {
         stage: list(parts)
@@ -28,6 +28,6 @@ def _parts(
     for stage in stages_of_rank(pp_rank, pp, virtual_stages):
         blocks = [f"blocks.{layer}" for layer in split[stage]]
         found.append(
-            (stage, (*["embed"] * (stage == 0), *blocks, *["predict"] * (stage == stages - 1)))
+            (stage, (*["embed"] * (stage == 0), *blocks, *["head_loss"] * (stage == stages - 1)))
         )
     return tuple(found)

@@ -8,25 +8,25 @@ from ...config import TrainConfig
 from .attention import Torch
 from .live import Value
 from .model import Program
-from .owed import Owed
 from .tape import Leaf
 from .vocabulary import VocabularyEnds
+from .weight_grad_store import WeightGradStore
 
 
 class ParallelProgram(VocabularyEnds):
     """One tensor-parallel rank's part of the model, or one that puts gradients of weights off
-    (`owed`)."""
+    (`split_backward`)."""
 
     def __init__(
         self,
         torch: Torch,
         config: TrainConfig,
         shapes: Mapping[str, tuple[int, ...]],
-        owed: bool = False,
+        split_backward: bool = False,
         cp_rank: int = 0,
     ) -> None:
         super().__init__(torch, config, shapes, cp_rank)
-        self.owed = Owed(self) if owed else None
+        self.weight_grads = WeightGradStore(self) if split_backward else None
 
     def _inside(self, x: Value | None, weight: bool = False) -> Value | None:
         torch = self.torch
@@ -34,7 +34,7 @@ class ParallelProgram(VocabularyEnds):
 
     def _weight(self, name: str) -> Value:
         value = self._value(name)
-        return self._inside(value if self.owed is None else value.detach(), weight=True)
+        return self._inside(value if self.weight_grads is None else value.detach(), weight=True)
 
     def weight_gradient(self, gradient: Value, x: Value, leaf: Leaf) -> Value:
         """Of y = x Wᵀ."""
@@ -46,9 +46,9 @@ class ParallelProgram(VocabularyEnds):
         )
 
     def _gradient_of(self, leaf: Leaf, gradient: Value, x: Value) -> Value | None:
-        if self.owed is None:
+        if self.weight_grads is None:
             return self.weight_gradient(gradient, x, leaf)
-        self.owed.put(leaf, gradient, x)
+        self.weight_grads.put(leaf, gradient, x)
         return None
 
     def project(self, x: Value, *names: str, tied: str | None = None) -> tuple[Value, ...]:
@@ -155,10 +155,10 @@ def program_of(
     torch: Torch,
     config: TrainConfig,
     shapes: Mapping[str, tuple[int, ...]],
-    owed: bool = False,
+    split_backward: bool = False,
     cp_rank: int = 0,
 ) -> Program:
     """The rank's program: the plain one where nothing is shared out or put off."""
-    if config.parallel.tp == 1 and not owed:
+    if config.parallel.tp == 1 and not split_backward:
         return Program(torch, config, shapes, cp_rank)
-    return ParallelProgram(torch, config, shapes, owed, cp_rank)
+    return ParallelProgram(torch, config, shapes, split_backward, cp_rank)

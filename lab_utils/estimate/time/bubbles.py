@@ -85,7 +85,7 @@ def step_seconds(
     message_seconds: float = 0,
 ) -> float:
     """`simulate(…).seconds` for equal virtual stages: by the closed form where there is one, else
-    by playing the plan.
+    by playing the schedule.
 
     Takes what `bubble_seconds_closed` takes, and raises what it raises.
     """

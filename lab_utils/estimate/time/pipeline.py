@@ -1,5 +1,5 @@
-"""Seconds of one pipelined step: a plan played through with given durations. The closed forms that
-agree with it are in bubbles.py.
+"""Seconds of one pipelined step: a schedule's events (layout/pipeline_events.py) played through
+with given durations. The closed forms that agree with it are in bubbles.py.
 
 A bubble is the time in which a rank waits. Two conventions are in use and differ: Narayanan et al.
 2021 (SC21, section 2.2) divide it by the *ideal* time, the rank's compute without any bubble, so
@@ -10,13 +10,14 @@ former is (p−1)/(m+p−1). Every name here says which.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from ...i18n import t
-from ...layout.schedule import Action, Plan, splits_backward
+from ...layout.pipeline_events import Await, Channel, Event, Run, Send, events_of_schedule
+from ...layout.schedule import Action, PipelineSchedule, splits_backward
 from ...layout.schedule_check import check_schedule
 
 # seconds: the same for all virtual stages, or one per virtual stage
@@ -34,10 +35,10 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """A plan played through. `starts[r][i]` and `ends[r][i]` are those of `plan[r][i]`;
+    """A schedule played through. `starts[r][i]` and `ends[r][i]` are those of `schedule[r][i]`;
     `busy_seconds[r]` is rank r's compute."""
 
-    plan: Plan
+    schedule: PipelineSchedule
     starts: tuple[tuple[float, ...], ...]
     ends: tuple[tuple[float, ...], ...]
     busy_seconds: tuple[float, ...]
@@ -47,7 +48,7 @@ class Timeline:
         """All actions, rank by rank, each rank's in the order of time."""
         return tuple(
             Span(rank, *span)
-            for rank, lane in enumerate(zip(self.plan, self.starts, self.ends, strict=True))
+            for rank, lane in enumerate(zip(self.schedule, self.starts, self.ends, strict=True))
             for span in zip(*lane, strict=True)
         )
 
@@ -71,107 +72,112 @@ class Timeline:
     @property
     def bubble_over_total(self) -> float:
         """The share of all ranks' time that is bubble, 0 to 1."""
-        return sum(self.bubble_seconds) / (len(self.plan) * self.seconds)
+        return sum(self.bubble_seconds) / (len(self.schedule) * self.seconds)
 
 
 def simulate(
-    plan: Plan,
+    schedule: PipelineSchedule,
     forward_seconds: Durations,
     backward_seconds: Durations,
     weight_seconds: Durations = 0,
     message_seconds: float = 0,
 ) -> Timeline:
-    """Play `plan` through: each action starts when its rank is free and its message is there.
+    """Play `schedule` through: each action starts when its rank is free and its message is there.
 
     Durations are of one micro-batch on one virtual stage: a number, or one per virtual stage.
-    `backward_seconds` is the gradient of the input and `weight_seconds` that of the weights; a plan
-    without W does both in its B, so the same call compares all schedules (leave `weight_seconds` at
-    0 where the backward is one number). A message between two ranks is on its way for
-    `message_seconds` while both compute on, and those of one kind from one rank to another follow
-    each other on the wire. The plan is one that passes `check_schedule`. Raises ScheduleError for
-    ranks that wait for ever, ValueError for a wrong number of durations.
+    `backward_seconds` is the gradient of the input and `weight_seconds` that of the weights; a
+    schedule without W does both in its B, so the same call compares all schedules (leave
+    `weight_seconds` at 0 where the backward is one number). A message between two ranks is on its
+    way for `message_seconds` while both compute on, and those of one kind from one rank to another
+    follow each other on the wire. The schedule is one that passes `check_schedule`. Raises
+    ScheduleError for ranks that wait for ever, ValueError for a wrong number of durations.
     """
-    work = _tables(plan, forward_seconds, backward_seconds, weight_seconds, message_seconds)
-    starts, ends = ([[] for _ in plan] for _ in range(2))
-    clock, busy = ([0.0] * len(plan) for _ in range(2))
-    wire_free = {kind: [0.0] * len(plan) for kind in work}  # per sending rank
+    stages = 1 + max(action.stage for actions in schedule for action in actions)
+    durations = (forward_seconds, backward_seconds, weight_seconds)
+    f, b, w = (_per_stage(seconds, stages) for seconds in durations)
+    if not splits_backward(schedule):
+        b = [whole + part for whole, part in zip(b, w, strict=True)]
+    playing = _Playing(
+        schedule, {"F": f, "B": b, "W": w}, message_seconds if len(schedule) > 1 else 0
+    )
     # first come, first served: half as many visits as a stack
-    able, waiting = deque(range(len(plan))), set()
+    able = deque(range(len(schedule)))
     while able:
-        rank = able.popleft()
-        actions, rank_starts, rank_ends, now, load = (
-            plan[rank],
-            starts[rank],
-            ends[rank],
-            clock[rank],
-            busy[rank],
-        )
-        for i in range(len(rank_ends), len(actions)):
-            kind, micro, stage = actions[i]
-            seconds, inputs, outputs, readers, on_wire = work[kind]
-            there = inputs[stage][micro]
-            if there is None:
-                waiting.add(rank)
-                break
-            start = there if there > now else now
-            now = start + seconds[stage]
-            load += seconds[stage]
-            rank_starts.append(start)
-            rank_ends.append(now)
-            if on_wire[stage]:
-                wire_free[kind][rank] = outputs[stage][micro] = (
-                    max(now, wire_free[kind][rank]) + on_wire[stage]
-                )
-            else:
-                outputs[stage][micro] = now
-            if readers[stage] in waiting:
-                waiting.remove(readers[stage])
-                able.append(readers[stage])
-        clock[rank], busy[rank] = now, load
-    if waiting:
-        check_schedule(plan)
-    return Timeline(plan, tuple(map(tuple, starts)), tuple(map(tuple, ends)), tuple(busy))
+        able.extend(playing.go_on(able.popleft()))
+    if playing.waiting:
+        check_schedule(schedule)
+    starts, ends = (tuple(map(tuple, lanes)) for lanes in (playing.starts, playing.ends))
+    return Timeline(schedule, starts, ends, tuple(playing.busy))
 
 
 class _Work(NamedTuple):
-    """All that one kind of action needs to know; every list has one entry per virtual stage."""
+    """An action with its messages: whether it waits for one, by which channel what it makes leaves,
+    and for which action."""
 
-    seconds: list[float]
-    # per micro-batch: when what it starts from is there; None: not yet
-    inputs: list[list[float | None]]
-    # per micro-batch: when what it makes is there for the next action
-    outputs: list[list[float | None]]
-    readers: list[int]  # the rank that reads it, −1 for none
-    # how long the message takes, 0 where none leaves the rank
-    on_wire: list[float]
+    action: Action
+    waits: bool
+    channel: Channel | None
+    needed_by: Action | None
 
 
-def _tables(
-    plan: Plan, forward: Durations, backward: Durations, weight: Durations, message_seconds: float
-) -> dict[str, _Work]:
-    ranks, stages = len(plan), 1 + max(action.stage for actions in plan for action in actions)
-    micro_batches = 1 + max(action.micro for actions in plan for action in actions)
-    f, b, w = (_per_stage(seconds, stages) for seconds in (forward, backward, weight))
-    if not splits_backward(plan):
-        b = [whole + part for whole, part in zip(b, w, strict=True)]
-    # one row more than there are stages: the first stage's forward waits for nothing, the last
-    # one's backward for its forward
-    forwards: list[list[float | None]] = [
-        [0.0] * micro_batches,
-        *([None] * micro_batches for _ in range(stages)),
-    ]
-    backwards: list[list[float | None]] = [
-        *([None] * micro_batches for _ in range(stages)),
-        forwards[stages],
-    ]
-    at_once, nowhere = [[0.0] * micro_batches] * stages, [[None] * micro_batches] * stages
-    after, before = ([(stage + step) % ranks for stage in range(stages)] for step in (1, -1))
-    on_wire = [message_seconds if ranks > 1 else 0] * (stages - 1)
-    return {
-        "F": _Work(f, forwards[:-1], forwards[1:], after, [*on_wire, 0]),
-        "B": _Work(b, backwards[1:], backwards[:-1], before, [0, *on_wire]),
-        "W": _Work(w, at_once, nowhere, [-1] * stages, [0] * stages),
-    }
+@lru_cache(maxsize=8)
+def _works(schedule: PipelineSchedule) -> tuple[tuple[_Work, ...], ...]:
+    """The events of every rank, but for those that take no time: beginning to receive, and letting
+    go of what was sent."""
+    return tuple(tuple(_works_of_rank(events)) for events in events_of_schedule(schedule))
+
+
+def _works_of_rank(events: Iterable[Event]) -> Iterator[_Work]:
+    timed = [event for event in events if isinstance(event, Await | Run | Send)]
+    for before, event, after in zip((None, *timed), timed, (*timed[1:], None), strict=False):
+        if isinstance(event, Run):
+            sends = isinstance(after, Send)
+            yield _Work(
+                event.action,
+                isinstance(before, Await),
+                after.channel if sends else None,
+                after.needed_by if sends else None,
+            )
+
+
+class _Playing:
+    """Ranks on their way through their works; every list has an entry per rank."""
+
+    def __init__(
+        self,
+        schedule: PipelineSchedule,
+        seconds: Mapping[str, Sequence[float]],
+        message_seconds: float,
+    ) -> None:
+        self.works, self.seconds, self.message_seconds = _works(schedule), seconds, message_seconds
+        self.starts, self.ends = ([[] for _ in schedule] for _ in range(2))
+        self.clock, self.busy = ([0.0] * len(schedule) for _ in range(2))
+        # when the last message of each channel is through
+        self.wire_free = [[0.0] * len(Channel) for _ in schedule]
+        self.there: dict[Action, float] = {}  # when what an action waits for is there
+        self.waiting: dict[Action, int] = {}  # which rank waits at it
+
+    def go_on(self, rank: int) -> list[int]:
+        """Play a rank until it has to wait; returns the ranks that waited for what it has sent."""
+        starts, ends, free = self.starts[rank], self.ends[rank], self.wire_free[rank]
+        there, now, load, woken = self.there, self.clock[rank], self.busy[rank], []
+        for action, waits, channel, needed_by in self.works[rank][len(ends) :]:
+            if waits:
+                if action not in there:
+                    self.waiting[action] = rank
+                    break
+                now = max(now, there[action])
+            starts.append(now)
+            seconds = self.seconds[action.kind][action.stage]
+            now += seconds
+            load += seconds
+            ends.append(now)
+            if needed_by is not None:
+                free[channel] = there[needed_by] = max(now, free[channel]) + self.message_seconds
+                if needed_by in self.waiting:
+                    woken.append(self.waiting.pop(needed_by))
+        self.clock[rank], self.busy[rank] = now, load
+        return woken
 
 
 def _per_stage(seconds: Durations, stages: int) -> list[float]:

@@ -59,7 +59,7 @@ class StageClock:
                 blocks[key] = part["block"] * key[0] + part["block again"] * key[1]
             stages.append(blocks[key])
         stages[0] += part["embed"]
-        stages[-1] += part["predict"]
+        stages[-1] += part["head_loss"]
         return tuple(stages)
 
     def _parts_of(self, config: TrainConfig) -> dict[str, PassTime]:
@@ -77,7 +77,7 @@ class StageClock:
 
     def _timed(self, config: TrainConfig, policy: str) -> dict[str, PassTime]:
         """PassTime of "embed", one "block" as the policy leaves it, one "block again" recomputed in
-        full, and "predict"."""
+        full, and "head_loss"."""
         first = self._one(config, policy if policy in ("none", "selective") else "none")
         again = self._one(config, "full")["block"] if policy in ("full", "some") else PassTime()
         return first | {"block again": again}
@@ -207,4 +207,4 @@ def _flops_of_parts(model: ModelConfig, micro_batch: int, precision: str) -> tup
         part: sum(op.forward_flops + op.backward_flops for op in ops)
         for part, ops in block_ledger(model, micro_batch, precision).items()
     }
-    return found["blocks.0"], found["embed"] + found["predict"]
+    return found["blocks.0"], found["embed"] + found["head_loss"]

@@ -10,6 +10,7 @@ from math import inf
 from ...config import Cluster, ModelConfig, TrainConfig
 from ...layout.parameters import parameter_count, parameter_shapes
 from ...layout.stages import stage_layers
+from ...layout.zero_events import gathers_after_update, reductions
 from .frameworks import Framework
 from .links import axis_link, collective_seconds
 from .pass_time import PassTime
@@ -69,7 +70,7 @@ class Wires:
         once = self._on_dp(
             "all_reduce" if p.zero == 0 else "reduce_scatter", self.numel * self.gradient, calls
         )
-        times = m if p.zero >= 2 else 1
+        times = reductions(p.zero, m)
         if (
             not (self.framework.overlap_gradients and self.cluster.overlaps)
             or p.zero == 0
@@ -116,7 +117,7 @@ class Wires:
         if cluster.cores is not None:  # eager code on a CPU touches every tensor by itself
             update += cluster.launch_seconds * _tensors(self.config.model) / p.pp
         publish = 0.0
-        if p.zero in (1, 2) and not self.framework.overlap_parameters:
+        if gathers_after_update(p.zero) and not self.framework.overlap_parameters:
             publish = self._on_dp(
                 "all_gather", self.numel * self.held, max(1, self.config.model.layers // p.pp)
             )

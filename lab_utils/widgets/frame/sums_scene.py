@@ -143,6 +143,10 @@ class _Picture:
         if reading.filled < len(panel.terms):
             counts = {"filled": str(reading.filled), "all": str(len(panel.terms))}
             self.subject = self.say("so_far", subject=self.subject, **counts)
+        # of the fullest bar; nothing where the state is refused
+        self.held = [] if reading.refused else reading.bars[reading.fullest][2]
+        self.total = sum(self.held)
+        self.end, self.changed = self._axis_end(), None
 
     def say(self, phrase: str, **values: str) -> str:
         return self.words["phrases"][phrase].format_map(values)
@@ -165,9 +169,6 @@ class _Picture:
                     why=self.say("join").join(reading.refused),
                 ),
             }
-        self.held = reading.bars[reading.fullest][2]
-        self.total = sum(self.held)
-        self.end = self._axis_end()
         past = before.bars[before.fullest][2] if before and not before.refused else None
         self.changed = self._changed(past)
         figures = self._figures(past)

@@ -26,7 +26,7 @@ PRESETS = {
 
 class Point(NamedTuple):
     """Saved bytes when an operation begins, and its most where that is more than before and after.
-    `part`: the layer's number, or "embed" or "predict"; `phase`: forward, backward, recompute."""
+    `part`: the layer's number, or "embed" or "head_loss"; `phase`: forward, backward, recompute."""
 
     part: int | str
     phase: str
@@ -85,7 +85,7 @@ def curve(policy: str) -> Curve:
 def _part(scope: str) -> int | str:
     if scope.startswith("blocks."):
         return int(scope.split(".")[1])
-    return "embed" if scope.endswith("_embedding") else "predict"
+    return "embed" if scope.endswith("_embedding") else "head_loss"
 
 
 @cache

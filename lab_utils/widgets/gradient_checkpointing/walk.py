@@ -13,13 +13,13 @@ from .costs import ATTENTION, LAYERS, Point, curve, recomputed
 
 
 class Moment(NamedTuple):
-    """What runs: "forward" or "backward" of a part ("embed", a layer's number, "predict")."""
+    """What runs: "forward" or "backward" of a part ("embed", a layer's number, "head_loss")."""
 
     phase: str
     part: int | str
 
 
-FORWARD: tuple[int | str, ...] = ("embed", *range(LAYERS), "predict")
+FORWARD: tuple[int | str, ...] = ("embed", *range(LAYERS), "head_loss")
 MOMENTS = (
     *(Moment("forward", part) for part in FORWARD),
     *(Moment("backward", part) for part in reversed(FORWARD)),
@@ -45,7 +45,7 @@ def options() -> list[Option]:
 
 def part_words(part: int | str) -> tuple[str, str]:
     """A part's name; blocks are counted from 0, as TrainConfig.recompute counts them."""
-    return {"embed": ("embedding", "嵌入层"), "predict": ("head and loss", "输出层与损失")}.get(
+    return {"embed": ("embedding", "嵌入层"), "head_loss": ("head and loss", "输出层与损失")}.get(
         part
     ) or (f"block {part}", f"第 {part} 层")
 

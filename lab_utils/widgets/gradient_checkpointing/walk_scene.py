@@ -90,7 +90,7 @@ def _timeline(policy: str, now: int, lang: str) -> tuple[Item, ...]:
         text("forward", _left(0) + 4, _ROWS - 8, forward, "soft", 12),
         text("backward", turn, _ROWS - 8, backward, "soft", 12),
     ]
-    for row, part in enumerate((*range(LAYERS), "predict")):
+    for row, part in enumerate((*range(LAYERS), "head_loss")):
         y = _ROWS + row * _ROW
         items.append(text(f"row-{part}", 0, y + 12, t(*part_words(part), lang), size=12))
         items += _bar(policy, part, y, now, lang)

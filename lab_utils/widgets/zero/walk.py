@@ -1,31 +1,23 @@
 """Who holds what during one step with ZeRO, as data: for every moment, each shard of each unit on
 its owner and elsewhere.
 
-The order is that of parallel/zero.py with one micro-batch and the units of the `tiny` model (larger
-models have more blocks in between). Ranks differ only in which shard is theirs, so what a rank
-holds of a shard depends on whether it owns it.
+ZeRO's order is that of its events (played.py), with one micro-batch and the units of the `tiny`
+model (larger models have more blocks in between); the order of plain data parallelism stands here.
+Ranks differ only in which shard is theirs, so what a rank holds of a shard depends on whether it
+owns it.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...config import TrainConfig
-from ...layout.units import zero_units
+from ...layout.zero_events import gathers_after_update
 from ..frame.controls import Option
+from .played import UNITS, Moment, Played, played
 
 # offload: ZeRO-3 with its optimizer states in the host's memory
 STAGES = ("0", "1", "2", "3", "offload")
-UNITS = tuple(unit.name for unit in zero_units(TrainConfig.of("tiny"), 0, 0))
 LAST = len(UNITS) - 1
-
-
-class Moment(NamedTuple):
-    """`phase`: start, forward, backward, sum, update or publish; `unit`: the position of the unit
-    that computes, -1 where none does."""
-
-    phase: str
-    unit: int = -1
 
 
 class Cell(NamedTuple):
@@ -49,7 +41,7 @@ def moments(stage: str) -> list[Moment]:
     """The moments of one step, in order."""
     forward = [Moment("forward", unit) for unit in range(len(UNITS))]
     backward = [Moment("backward", unit) for unit in reversed(range(len(UNITS)))]
-    publish = [Moment("publish")] if stage in ("1", "2") else []
+    publish = [Moment("publish")] if gathers_after_update(_number(stage)) else []
     return [Moment("start"), *forward, *backward, Moment("sum"), Moment("update"), *publish]
 
 
@@ -87,34 +79,43 @@ def unit_words(unit: int) -> tuple[str, str]:
     )
 
 
+def _number(stage: str) -> int:
+    return 3 if stage == "offload" else int(stage)
+
+
+def _played(stage: str, moment: Moment) -> Played:
+    return played(_number(stage))[moment]
+
+
 def parameters(stage: str, moment: Moment, unit: int, mine: bool) -> Cell:
     """A shard of a unit's parameters on a rank that owns it (`mine`) or does not."""
-    phase, at = moment
+    phase = moment.phase
     if stage in ("0", "1", "2"):
         updated = phase == "publish" or phase == "update" and (mine or stage == "0")
         return Cell("new" if updated else "old", moving=phase == "publish" and not mine)
     if mine:
         return Cell("new" if phase == "update" else "old")
-    ahead = {"forward": at + 1, "backward": at - 1}
-    if phase in ahead and unit in (at, ahead[phase]):
-        return Cell("gathered", moving=unit != at)
-    return ABSENT
+    if phase == "start" or UNITS[unit] not in _played(stage, moment).unsharded:
+        return ABSENT
+    return Cell("gathered", moving=UNITS[unit] in _played(stage, moment).arriving)
 
 
 def gradients(stage: str, moment: Moment, unit: int, mine: bool) -> Cell:
-    """The same of its gradients. One sum is under way at a time: that of the unit whose backward
-    pass ended last."""
+    """The same of its gradients."""
     phase, at = moment
     # stages 0 and 1 keep their buffers from step to step
     kept = Cell("empty") if stage in ("0", "1") else ABSENT
-    if phase in ("start", "forward") or phase == "backward" and unit < at:
+    if phase == "start":
         return kept
     # tiny's gradients fill one bucket, which leaves when the last of them exists
     if stage == "0":
+        if phase == "forward" or phase == "backward" and unit < at:
+            return kept
         return Cell("local") if phase == "backward" else Cell("sum", moving=phase == "sum")
-    if phase == "backward" and unit <= at + 1:
-        return Cell("local" if stage == "1" else "filling", moving=unit == at + 1)
-    return Cell("sum", moving=phase == "sum" and unit == 0) if mine else kept
+    name, now = UNITS[unit], _played(stage, moment)
+    if name in now.filling:
+        return Cell("local" if stage == "1" else "filling", moving=name in now.leaving)
+    return Cell("sum", moving=name in now.leaving) if mine and name in now.summed else kept
 
 
 def optimizer(stage: str, moment: Moment, unit: int, mine: bool) -> Cell:
@@ -139,17 +140,6 @@ def loans(stage: str, unit: int) -> list[tuple[int, int]]:
 def wire(stage: str, moment: Moment) -> list[tuple[str, str]]:
     """The collectives that begin at a moment, each with its unit; a sum that begins when a backward
     pass ends belongs to the next moment."""
-    phase, at = moment
     if stage == "0":
-        return [("all_reduce", "bucket 0")] if phase == "sum" else []
-    sums = [at + 1] if phase == "backward" and at < LAST else [0] if phase == "sum" else []
-    gathers: list[int] = []
-    if stage in ("3", "offload"):
-        if phase == "forward":
-            gathers = [0, 1] if at == 0 else [at + 1]
-        elif phase == "backward":
-            gathers = [at, at - 1] if at == LAST else [at - 1]
-    elif phase == "publish":
-        gathers = list(range(len(UNITS)))
-    begun = [("reduce_scatter", unit) for unit in sums] + [("all_gather", unit) for unit in gathers]
-    return [(op, UNITS[unit]) for op, unit in begun if 0 <= unit <= LAST]
+        return [("all_reduce", "bucket 0")] if moment.phase == "sum" else []
+    return [] if moment.phase == "start" else list(_played(stage, moment).begun)

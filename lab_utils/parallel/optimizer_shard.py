@@ -16,7 +16,7 @@ from .mesh import Mesh
 
 
 class Piece(NamedTuple):
-    """A run of one parameter's elements inside an owned tensor: `first` counts there, `offset` in
+    """A run of one parameter's elements inside an OptimizerShard: `first` counts there, `offset` in
     the local parameter."""
 
     parameter: str
@@ -26,7 +26,7 @@ class Piece(NamedTuple):
 
 
 @dataclass
-class Owned:
+class OptimizerShard:
     """One tensor that this rank updates. `gradient()` has its shape, and is final once all ranks'
     have been summed."""
 
@@ -40,7 +40,9 @@ class Owned:
         return self.gradient().view(-1)[piece.first : piece.first + piece.numel]
 
 
-def sum_over_holders(owned: list[Owned], placements: Mapping[str, Placement], mesh: Mesh) -> None:
+def all_reduce_shared(
+    shards: list[OptimizerShard], placements: Mapping[str, Placement], mesh: Mesh
+) -> None:
     """Add up the gradients of parameters that several ranks hold but each saw only a part of.
 
     Over tp, what sequence parallelism showed to every rank for its own tokens only (norms, the
@@ -50,7 +52,7 @@ def sum_over_holders(owned: list[Owned], placements: Mapping[str, Placement], me
     """
     partial = [
         o.gradient_of(piece)
-        for o in owned
+        for o in shards
         for piece in o.pieces
         if placements[piece.parameter].partial
     ]
@@ -61,7 +63,7 @@ def sum_over_holders(owned: list[Owned], placements: Mapping[str, Placement], me
             partial, together.split([g.numel() for g in partial]), strict=True
         ):
             gradient.copy_(total)
-    for o in owned:
+    for o in shards:
         if any(placements[piece.parameter].shared_over_pp for piece in o.pieces):
             _exchange_and_add(o.gradient(), mesh["pp"])
 
@@ -74,7 +76,7 @@ def _exchange_and_add(gradient: Tensor, axis: Axis) -> None:
 
 
 def sum_of_squares(
-    owned: list[Owned], placements: Mapping[str, Placement], mesh: Mesh, sharded: bool
+    shards: list[OptimizerShard], placements: Mapping[str, Placement], mesh: Mesh, sharded: bool
 ) -> Tensor:
     """The squared norm of the whole model's gradient (0-dim float64), the same on every rank; every
     element counts once.
@@ -84,7 +86,7 @@ def sum_of_squares(
     any rank makes it not finite on all.
     """
     total = torch.zeros((), dtype=torch.float64, device=mesh.device)
-    for o in owned:
+    for o in shards:
         for piece in o.pieces:
             place = placements[piece.parameter]
             if not place.copy and (place.dim is not None or mesh["tp"].rank == 0):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from .ledger import Ledger
 
 
-class WeightQueue:
+class WeightGradStore:
     """Products that are still to be computed, by (micro-batch, stage), first in first out inside
     each."""
 
@@ -29,19 +29,19 @@ class WeightQueue:
         self._now = self._waiting.setdefault(key, deque())
 
     def put(self, weight: nn.Parameter, gradient: Tensor, x: Tensor) -> None:
-        """Owe `weight` the product of its output's `gradient` and its input `x`; both are kept
-        until then."""
+        """Put off the gradient of `weight`, the product of its output's `gradient` and its input
+        `x`; both are kept until then."""
         for tensor in (gradient, x):
             self.ledger.hold("activations", tensor)
         # x itself would keep the graph that made it, and its inputs
         self._now.append((weight, gradient, x.detach()))
 
-    def work_off(self, key: tuple[int, int]) -> None:
-        """Compute what `key` still owes, through autograd's own accumulation, so that whoever
+    def compute(self, key: tuple[int, int]) -> None:
+        """Compute what `key` has put off, through autograd's own accumulation, so that whoever
         watches gradients sees them."""
-        owed = self._waiting.pop(key, deque())
-        while owed:  # each is let go when it is done
-            weight, gradient, x = owed.popleft()
+        waiting = self._waiting.pop(key, deque())
+        while waiting:  # each is let go when it is done
+            weight, gradient, x = waiting.popleft()
             torch.autograd.backward(
                 weight.view_as(weight), weight_gradient(gradient, x).to(weight.dtype)
             )

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from .tensor import ParallelProgram
 
 
-class Owed:
-    """Gradients of weights put off (zero-bubble), as parallel.deferred.WeightQueue keeps them: by
+class WeightGradStore:
+    """Gradients of weights put off (zero-bubble), as parallel.weight_grad_store keeps them: by
     (micro-batch, stage)."""
 
     def __init__(self, program: ParallelProgram) -> None:
@@ -28,18 +28,18 @@ class Owed:
         self._now = self._waiting.setdefault(key, deque())
 
     def put(self, weight: Leaf, gradient: Value, x: Value) -> None:
-        """Owe `weight` the product of the two; both are kept until then."""
+        """Put off the gradient of `weight`, the product of the two; both are kept until then."""
         for value in (gradient, x):
             self.program.torch.hold(value.storage)
         self._now.append((weight, gradient.detach(), x.detach()))
 
-    def work_off(self, key: tuple[int, int]) -> None:
-        """Compute what `key` still owes."""
+    def compute(self, key: tuple[int, int]) -> None:
+        """Compute what `key` still waits for."""
         torch = self.program.torch
         torch.phase = "backward"
-        owed = self._waiting.pop(key, deque())
-        while owed:
-            weight, gradient, x = owed.popleft()
+        waiting = self._waiting.pop(key, deque())
+        while waiting:
+            weight, gradient, x = waiting.popleft()
             if self.next_is is not None:
                 self.next_is(weight.name)
             torch.scope = weight.name.removesuffix(".weight")
