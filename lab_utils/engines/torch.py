@@ -61,7 +61,9 @@ class TorchEngine(Engine):
         }
         self.parameters = list(self.named.values())
         here = placements(config.model, p, mesh["pp"].rank, mesh["tp"].rank).values()
-        self.counter = OutsideCounter(mesh, whole={place.shape for place in here if place.partial})
+        self.counter = OutsideCounter(
+            mesh, whole={place.shape for place in here if "tp" in place.sum_over}
+        )
         self.optimizer = optimizer_of(self.parameters, config, axes.get("dp"))
         self.model = nn.ModuleList(stages.values())
         boundary = torch.bfloat16 if config.precision == "bf16" and "dp" in axes else torch.float32

@@ -67,7 +67,7 @@ def _region(
         yield "all_reduce", "tp", "activation", sums, sums * payload
 
 
-def partial_numels(
+def summand_numels(
     config: TrainConfig, shown: tuple[str, ...], blocks: int, tp_rank: int
 ) -> list[int]:
     """Elements whose gradients sequence parallelism leaves as summands, among those that each data
@@ -79,14 +79,14 @@ def partial_numels(
             sum(
                 place.numel * (blocks if name.startswith("blocks.") else 1)
                 for name, place in here.items()
-                if place.partial
+                if "tp" in place.sum_over
             )
         ] * p.replicas
     found = [0] * p.replicas
     for unit in held_units(config, shown, tp_rank):
         each, times = unit.numel // p.replicas, blocks if unit.name.startswith("blocks.") else 1
         for one in unit.slices:
-            if here[one.name].partial:
+            if "tp" in here[one.name].sum_over:
                 for rank in range(one.offset // each, -(-(one.offset + one.numel) // each)):
                     found[rank] += times * (
                         min(one.offset + one.numel, (rank + 1) * each)

@@ -27,7 +27,7 @@ from .memory.standing import alike
 from .memory.terms import element_bytes, unit_bytes
 from .program.rank_shape import held_placements, held_units
 from .program.stage_parts import parts_of_stages
-from .tensor_traffic import Item, partial_numels, tensor_parallel_items
+from .tensor_traffic import Item, summand_numels, tensor_parallel_items
 
 # gradients are reduced in fp32; under bf16 autocast the parameters, so the gradients, stay fp32
 GRADIENT_BYTES = 4
@@ -76,7 +76,7 @@ def traffic_of_dp_ranks(
         *(part for part in parts if not part.startswith("blocks.")),
         *["blocks.0"] * bool(blocks),
     )
-    partial = partial_numels(config, shown, blocks, like)
+    partial = summand_numels(config, shown, blocks, like)
     by_numel = {
         numel: _summed(config, shown, blocks, pp_rank, like, numel) for numel in set(partial)
     }
@@ -175,7 +175,7 @@ def _pipeline(
     )
     yield "send", "pp", "activation", sends, sends * payload
     for place in held_placements(config, shown, tp_rank).values():
-        if place.shared_over_pp:
+        if "pp" in place.sum_over:
             shards = (
                 [
                     u.numel // p.replicas

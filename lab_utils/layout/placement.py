@@ -19,19 +19,23 @@ from .tensor_styles import TENSOR_STYLES
 
 @dataclass(frozen=True)
 class Placement:
-    """One parameter on one rank: `length` of its `shape` from `start` along `dim`; dim None: all of
-    it, on every tp rank."""
+    """One parameter on one rank: `length` of its `shape` from `start` along `dim`, which is cut
+    over tp; dim None: all of it, on every tp rank.
+
+    `sum_over`: the axes along which several ranks hold the same of it and each sees only a part of
+    its use, so that their gradients are summands. Over the data axes (dp, cp) that is so of every
+    parameter, and not said here. "tp": sequence parallelism shows a rank its own tokens only; "pp":
+    a tied embedding stands on the first stage and on the last.
+    """
 
     name: str
     shape: tuple[int, ...]
     dim: int | None = None
     start: int = 0
     length: int = 0
-    # under sequence parallelism a rank sees some tokens only: gradients are summed over tp
-    partial: bool = False
+    sum_over: frozenset[str] = frozenset()
     # the last stage's copy of a tied embedding; the first stage holds the original
     copy: bool = False
-    shared_over_pp: bool = False
 
     @property
     def local_shape(self) -> tuple[int, ...]:
@@ -86,17 +90,13 @@ def _placements(
         on_last = tied and stages > 1 and stages - 1 in here
         if stage in here or on_last:
             cut = _cut(name, model, tp, tp_rank)
-            partial = sequence_parallel and tp > 1 and cut is None
-            dim, start, length = cut or (None, 0, 0)
+            summands = {
+                "tp": sequence_parallel and tp > 1 and cut is None,
+                "pp": tied and stages > 1,
+            }
+            sum_over = frozenset(axis for axis, holds in summands.items() if holds)
             found[name] = Placement(
-                name,
-                shape,
-                dim,
-                start,
-                length,
-                partial,
-                copy=stage not in here,
-                shared_over_pp=tied and stages > 1,
+                name, shape, *(cut or (None, 0, 0)), sum_over, copy=stage not in here
             )
     return found
 

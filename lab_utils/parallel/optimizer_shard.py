@@ -43,29 +43,35 @@ class OptimizerShard:
 def all_reduce_shared(
     shards: list[OptimizerShard], placements: Mapping[str, Placement], mesh: Mesh
 ) -> None:
-    """Add up the gradients of parameters that several ranks hold but each saw only a part of.
+    """Add up gradients over the axes along which they are summands (`Placement.sum_over`).
 
     Over tp, what sequence parallelism showed to every rank for its own tokens only (norms, the
     biases added after a row-parallel product, positions): all such pieces in one all-reduce. Over
     pp, a tied embedding, used by the first stage to read and by the last to write: the two send
     each other theirs.
     """
-    partial = [
-        o.gradient_of(piece)
-        for o in shards
-        for piece in o.pieces
-        if placements[piece.parameter].partial
-    ]
-    if partial:
-        together = torch.cat(partial)
-        mesh["tp"].all_reduce(together, purpose="gradient", label="seen in parts").wait()
-        for gradient, total in zip(
-            partial, together.split([g.numel() for g in partial]), strict=True
-        ):
-            gradient.copy_(total)
+
+    def summands(shard: OptimizerShard, axis: str) -> list[Tensor]:
+        return [
+            shard.gradient_of(piece)
+            for piece in shard.pieces
+            if axis in placements[piece.parameter].sum_over
+        ]
+
+    _all_reduce_together([g for o in shards for g in summands(o, "tp")], mesh["tp"])
     for o in shards:
-        if any(placements[piece.parameter].shared_over_pp for piece in o.pieces):
+        if summands(o, "pp"):
             _exchange_and_add(o.gradient(), mesh["pp"])
+
+
+def _all_reduce_together(gradients: list[Tensor], axis: Axis) -> None:
+    if not gradients:
+        return
+    together = torch.cat(gradients)
+    axis.all_reduce(together, purpose="gradient", label="seen in parts").wait()
+    totals = together.split([gradient.numel() for gradient in gradients])
+    for gradient, total in zip(gradients, totals, strict=True):
+        gradient.copy_(total)
 
 
 def _exchange_and_add(gradient: Tensor, axis: Axis) -> None:

@@ -120,7 +120,7 @@ def test_in_a_product_every_axis_carries_its_own(sent):
         here = list(placements(MODEL, config.parallel, pp_rank, tp_rank).values())
         held, parts = (
             4 * sum(place.numel for place in here),
-            4 * sum(place.numel for place in here if place.partial),
+            4 * sum(place.numel for place in here if "tp" in place.sum_over),
         )
         assert (
             rank["all_gather", "dp", "parameter"]

@@ -184,17 +184,17 @@ class Step(Rank):
         width = 2 if self.config.precision == "bf16-pure" else 4
         width = self.torch.convention.gradient_width(width)
         if isinstance(self.sync, Replicated):
-            partial = sum(place.numel for place in self.here.values() if place.partial)
-            shared = [place.numel for place in self.here.values() if place.shared_over_pp]
+            partial = sum(place.numel for place in self.here.values() if "tp" in place.sum_over)
+            shared = [place.numel for place in self.here.values() if "pp" in place.sum_over]
         else:
             pieces = [
                 piece for flat in self.sync.units for piece in flat.unit.pieces(self.sync.ranks, 0)
             ]
-            partial = sum(numel for name, _, numel, _ in pieces if self.here[name].partial)
+            partial = sum(numel for name, _, numel, _ in pieces if "tp" in self.here[name].sum_over)
             shared = [
                 flat.unit.numel // self.sync.ranks
                 for flat in self.sync.units
-                if any(self.here[one.name].shared_over_pp for one in flat.unit.slices)
+                if any("pp" in self.here[one.name].sum_over for one in flat.unit.slices)
             ]
         if partial:
             self.torch.new(partial, width)

@@ -60,12 +60,12 @@ def standing(
             numel * n
             for u, n in units
             for name, _, numel, _ in u.pieces(p.replicas, 0)
-            if here[name].partial
+            if "tp" in here[name].sum_over
         )
         shared = tuple(
             u.numel // p.replicas
             for u, _ in units
-            if any(here[one.name].shared_over_pp for one in u.slices)
+            if any("pp" in here[one.name].sum_over for one in u.slices)
         )
         return Standing(
             width * (owned if p.zero == 3 else whole),
@@ -85,8 +85,8 @@ def standing(
         grown * (total - kept),
         0,
         total,
-        sum(place.numel * n for place, n in places if place.partial),
-        tuple(place.numel for place, _ in places if place.shared_over_pp),
+        sum(place.numel * n for place, n in places if "tp" in place.sum_over),
+        tuple(place.numel for place, _ in places if "pp" in place.sum_over),
     )
 
 

@@ -27,7 +27,7 @@ def held_placements(
         if name == "token_embedding.weight" and tied:
             if parts & {"embed", "head_loss"}:
                 found[name] = (
-                    replace(place, copy="embed" not in parts, shared_over_pp=True)
+                    replace(place, copy="embed" not in parts, sum_over=place.sum_over | {"pp"})
                     if split
                     else place
                 )
