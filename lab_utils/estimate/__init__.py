@@ -14,7 +14,7 @@ from ..verb import callable_package
 from .fit import does_not_fit_gpu
 from .hardware.table import this_machine
 from .limits import refuse_beyond
-from .memory.standing import alike
+from .memory.fast.standing import alike
 from .memory.terms import memory_of_rank
 from .ops import step_flops
 from .program.conventions import CONVENTIONS

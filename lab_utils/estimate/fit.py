@@ -14,7 +14,7 @@ from ..layout.parameters import parameter_count
 from ..layout.refusals import refuse_what_cannot_run
 from ..machine import RANK_BYTES
 from ..sizes import size
-from .memory.standing import alike
+from .memory.fast.standing import alike
 from .memory.terms import memory_of_rank
 from .program.share import alike_in_ring
 

@@ -23,7 +23,7 @@ from ..layout.wire import wire_bytes
 from ..layout.zero_events import gathers_after_update, reductions
 from ..report import Traffic
 from .context_traffic import context_parallel_items
-from .memory.standing import alike
+from .memory.fast.standing import alike
 from .memory.terms import element_bytes, unit_bytes
 from .program.rank_shape import held_placements, held_units
 from .program.stage_parts import parts_of_stages

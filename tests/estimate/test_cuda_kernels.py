@@ -14,7 +14,7 @@ import pytest
 
 from lab_utils import TrainConfig, estimate
 from lab_utils.estimate.hardware import HARDWARE
-from lab_utils.estimate.memory.lifetimes import Step
+from lab_utils.estimate.memory.exact.lifetimes import Step
 from lab_utils.estimate.memory.optimizers import update_temporary_bytes
 from lab_utils.estimate.memory.terms import memory_of_rank
 from lab_utils.estimate.ops import ledger_parts

@@ -14,10 +14,11 @@ from random_runs import of_many_ranks
 from lab_utils import TrainConfig, estimate
 from lab_utils.config import ModelConfig
 from lab_utils.estimate.formula import saved_formula
-from lab_utils.estimate.memory import changes, closed_form, model_state_bytes
-from lab_utils.estimate.memory.closed_form import rank_memory
+from lab_utils.estimate.memory import model_state_bytes
 from lab_utils.estimate.memory.curve import step_curve
-from lab_utils.estimate.memory.lifetimes import simulate_step
+from lab_utils.estimate.memory.exact.lifetimes import simulate_step
+from lab_utils.estimate.memory.fast import changes, closed_form
+from lab_utils.estimate.memory.fast.closed_form import rank_memory
 from lab_utils.estimate.ops import op_ledger
 from lab_utils.estimate.program.formulas import Highest
 from lab_utils.estimate.program.size import Shape, Size, never_less

@@ -10,8 +10,8 @@ import pytest
 from lab_utils import TrainConfig, estimate
 from lab_utils.estimate.hardware import HARDWARE
 from lab_utils.estimate.memory import memory_of_rank, model_state_bytes
-from lab_utils.estimate.memory.closed_form import rank_memory
-from lab_utils.estimate.memory.lifetimes import simulate_step
+from lab_utils.estimate.memory.exact.lifetimes import simulate_step
+from lab_utils.estimate.memory.fast.closed_form import rank_memory
 from lab_utils.estimate.ops import block_ledger
 from lab_utils.estimate.plan.needs import least_bytes, needed_bytes
 from lab_utils.estimate.program.share import Share

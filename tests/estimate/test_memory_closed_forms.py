@@ -16,9 +16,10 @@ from pairs import to_run
 from random_runs import of_many_ranks, values
 
 from lab_utils import TrainConfig, estimate
-from lab_utils.estimate.memory import changes, closed_form, model_state_bytes
-from lab_utils.estimate.memory.closed_form import rank_memory
-from lab_utils.estimate.memory.lifetimes import simulate_step
+from lab_utils.estimate.memory import model_state_bytes
+from lab_utils.estimate.memory.exact.lifetimes import simulate_step
+from lab_utils.estimate.memory.fast import changes, closed_form
+from lab_utils.estimate.memory.fast.closed_form import rank_memory
 from lab_utils.layout.placement import placements
 
 ALL = [of_many_ranks(seed) for seed in range(200)]

@@ -15,7 +15,7 @@ from lab_utils.config import ConfigError, ModelConfig
 from lab_utils.config.presets import PRESETS
 from lab_utils.estimate.hardware import HARDWARE, cluster
 from lab_utils.estimate.memory import model_state_bytes
-from lab_utils.estimate.memory.closed_form import rank_memory
+from lab_utils.estimate.memory.fast.closed_form import rank_memory
 from lab_utils.estimate.plan.needs import least_bytes, needed_bytes
 from lab_utils.estimate.plan.planner import RESERVED_BYTES, neighbours, plan
 from lab_utils.estimate.plan.search import Search

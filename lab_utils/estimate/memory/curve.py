@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from ...config import TrainConfig
-from .lifetimes import Step
+from .exact.lifetimes import Step
 from .terms import model_state_bytes
 
 

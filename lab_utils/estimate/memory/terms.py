@@ -1,5 +1,5 @@
 """Bytes of one rank by term: parameters, gradients, optimizer states, what ZeRO gathers and sums
-(here), and what a step saves and needs for a moment (closed_form.py)."""
+(here), and what a step saves and needs for a moment (fast/)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ...layout.zero_events import (
 from ..program.conventions import CONVENTIONS
 from ..program.rank_shape import held_placements, held_units
 from ..program.stage_parts import parts_of_stages
-from .closed_form import passes_of, rank_memory
+from .fast.closed_form import passes_of, rank_memory
+from .fast.short import cut_down
+from .fast.standing import alike
 from .optimizers import optimizer_state_bytes
-from .short import cut_down
-from .standing import alike
 
 # no byte depends on these
 _SAME_FOR_ALL = dict(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...config import TrainConfig
 from ...layout.stages import stage_layers
-from ..memory.closed_form import rank_memory
+from ..memory.fast.closed_form import rank_memory
 from ..memory.terms import element_bytes, lasting_bytes
 from ..ops import block_ledger
 from ..program.share import Share

@@ -1,10 +1,10 @@
 """What a step holds besides model states, as the memory-anatomy tool needs it: saved activations,
 copies, temporary tensors.
 
-Every number comes from the estimator's simulation of a step (estimate.memory.lifetimes) of three
-stages of one or two layers. A stage saves so much for each layer, and at its ends, of every
-micro-batch in flight; what recomputation brings back is there once. That the parts add up so is
-held by tests against the simulation of whole models.
+Every number comes from the estimator's play of a step (estimate.memory.exact) of three stages of
+one or two layers. A stage saves so much for each layer, and at its ends, of every micro-batch in
+flight; what recomputation brings back is there once. That the parts add up so is held by tests
+against the play of whole models.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from ...estimate.memory.lifetimes import Step
+from ...estimate.memory.exact.lifetimes import Step
 from .costs import config_of, stage_config
 
 # sequences so short that a step's temporary tensors are those of weights and gradients alone

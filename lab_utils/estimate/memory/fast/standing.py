@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...config import ModelConfig, ParallelConfig, TrainConfig
-from ...layout.placement import Placement
-from ..program.conventions import CONVENTIONS, Collectives
-from ..program.rank_shape import held_placements, held_units
-from .sync import has_buckets, in_buckets
+from ....config import ModelConfig, ParallelConfig, TrainConfig
+from ....layout.placement import Placement
+from ...program.conventions import CONVENTIONS, Collectives
+from ...program.rank_shape import held_placements, held_units
+from ..exact.sync import has_buckets, in_buckets
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..program.size import Shape, Size
+from ...program.size import Shape, Size
 
 Terms = dict[str, Size | int]
 

@@ -12,15 +12,15 @@ from collections import Counter
 from functools import lru_cache
 from typing import NamedTuple
 
-from ...config import TrainConfig
-from ..program.kinds import kind_of, numbers_of, shard_name
-from ..program.rank_shape import held_placements, held_units
-from ..program.share import Share
-from ..program.size import Shape
+from ....config import TrainConfig
+from ...program.kinds import kind_of, numbers_of, shard_name
+from ...program.rank_shape import held_placements, held_units
+from ...program.share import Share
+from ...program.size import Shape
+from ..exact.sync import has_buckets, in_buckets
 from .change import Change, Context
 from .short import SHOWN
 from .stage_play import Played, play_stage, stage_formulas
-from .sync import has_buckets, in_buckets
 
 # the first shapes of a kind are played with their numbers: most kinds are met once or twice
 SHAPES_BY_NUMBERS = 3

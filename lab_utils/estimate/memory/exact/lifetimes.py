@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...config import TrainConfig
-from ...layout.pipeline_events import Receive, Release, Run, Send, pipeline_events
-from ...layout.schedule import Action, make_schedule, splits_backward
-from ..program.attention import Torch
-from ..program.conventions import CONVENTIONS
-from ..program.live import Storage, Value
-from ..program.rank_shape import held_placements, held_units
-from ..program.stage_parts import parts_of_stages
-from ..program.tape import Leaf, Node
-from ..program.tensor import ParallelProgram
+from ....config import TrainConfig
+from ....layout.pipeline_events import Receive, Release, Run, Send, pipeline_events
+from ....layout.schedule import Action, make_schedule, splits_backward
+from ...program.attention import Torch
+from ...program.conventions import CONVENTIONS
+from ...program.live import Storage, Value
+from ...program.rank_shape import held_placements, held_units
+from ...program.stage_parts import parts_of_stages
+from ...program.tape import Leaf, Node
+from ...program.tensor import ParallelProgram
 from .rank import Rank
 from .sync import Replicated, in_buckets
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import prod
 
-from ...config import TrainConfig
-from ...layout.buckets import assign_buckets
-from ..program.live import Storage, Value
-from ..program.model import Program
-from ..program.tape import Leaf
+from ....config import TrainConfig
+from ....layout.buckets import assign_buckets
+from ...program.live import Storage, Value
+from ...program.model import Program
+from ...program.tape import Leaf
 
 
 def has_buckets(config: TrainConfig) -> bool:

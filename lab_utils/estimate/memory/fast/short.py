@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ...config import TrainConfig
-from ...layout.units import Unit
-from ..program.attention import Torch
-from ..program.live import Value
-from ..program.size import Size
-from .rank import Rank
+from ....config import TrainConfig
+from ....layout.units import Unit
+from ...program.attention import Torch
+from ...program.live import Value
+from ...program.size import Size
+from ..exact.rank import Rank
 
 SHOWN = 4  # blocks that stand for a longer run
 

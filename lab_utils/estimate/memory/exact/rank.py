@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ...config import TrainConfig
-from ...layout.units import Unit
-from ..program.attention import Torch
-from ..program.kernels import INDEX
-from ..program.live import Storage, Value
-from ..program.tensor import program_of
+from ....config import TrainConfig
+from ....layout.units import Unit
+from ...program.attention import Torch
+from ...program.kernels import INDEX
+from ...program.live import Storage, Value
+from ...program.tensor import program_of
 from .sharded import Sharded
 from .sync import Replicated
 

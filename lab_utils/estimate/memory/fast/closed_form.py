@@ -1,7 +1,7 @@
 """Every memory term of one rank in closed form: the stage's changes (changes.py) along the rank's
 list of actions.
 
-Equal, byte for byte, to playing the whole step through (lifetimes.py); the tests hold it to that.
+Equal, byte for byte, to playing the whole step through (exact/); the tests hold it to that.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from ...config import TrainConfig
-from ...layout.pipeline_events import Await, Event, Receive, Release, Run, Send, events_of_rank
-from ...layout.schedule import Action
-from ...layout.zero_events import gathers_after_update
-from ..program.conventions import CONVENTIONS, Convention
-from ..program.kernels import INDEX
-from ..program.share import alike_in_ring
-from ..program.stage_parts import parts_of_stages
+from ....config import TrainConfig
+from ....layout.pipeline_events import Await, Event, Receive, Release, Run, Send, events_of_rank
+from ....layout.schedule import Action
+from ....layout.zero_events import gathers_after_update
+from ...program.conventions import CONVENTIONS, Convention
+from ...program.kernels import INDEX
+from ...program.share import alike_in_ring
+from ...program.stage_parts import parts_of_stages
+from ..exact.lifetimes import StepMemory
+from ..exact.rank import in_one_tensor
 from .change import Change, Context
 from .changes import Pattern, stage_changes
-from .lifetimes import StepMemory
-from .rank import in_one_tensor
 from .short import runs_of
 from .standing import Standing, alike, alone_in_its_bucket, standing
 from .walk import Walk

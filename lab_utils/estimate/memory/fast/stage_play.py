@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..program.conventions import CONVENTIONS
-from ..program.formulas import Formulas, Highest
-from ..program.kinds import Kind, Sizes, filled_in, names_of, shapes_of, units_of
-from ..program.size import Size
-from ..program.tape import Leaf
+from ...program.conventions import CONVENTIONS
+from ...program.formulas import Formulas, Highest
+from ...program.kinds import Kind, Sizes, filled_in, names_of, shapes_of, units_of
+from ...program.size import Size
+from ...program.tape import Leaf
+from ..exact.sharded import Sharded
 from .change import ChangeFormulas, Context, Reached, Terms
-from .sharded import Sharded
 from .short import ShortRank
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ...config import TrainConfig
-from ...layout.units import Unit, units_of_part
-from ...layout.zero_events import Do, Event, ReduceOrder, after_part, after_update, before_part
-from ..program.conventions import Collectives
-from ..program.live import Storage, Value
-from ..program.model import Program
-from ..program.tape import Leaf
+from ....config import TrainConfig
+from ....layout.units import Unit, units_of_part
+from ....layout.zero_events import Do, Event, ReduceOrder, after_part, after_update, before_part
+from ...program.conventions import Collectives
+from ...program.live import Storage, Value
+from ...program.model import Program
+from ...program.tape import Leaf
 
 
 class _Flat:
