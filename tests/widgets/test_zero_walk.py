@@ -108,10 +108,10 @@ def watched_step(config: TrainConfig) -> dict:
     look("update")
     between = [weights_by_shard(sync, number, config) for number in range(LAST + 1)]
     sync.gather_parameters()
-    look("publish")
+    look("gather")
     after = [weights_by_shard(sync, number, config) for number in range(LAST + 1)]
     steps.close()
-    changed = {"update": shards_changed(before, between), "publish": shards_changed(before, after)}
+    changed = {"update": shards_changed(before, between), "gather": shards_changed(before, after)}
     numels = [
         sum(x.numel() for x in states if x.dim())
         for states in (engine.change.states(), engine.change.offloaded())
@@ -225,7 +225,7 @@ def test_at_every_moment_the_engine_holds_what_the_walk_shows(real, stage, ranks
 @pytest.mark.parametrize("stage", STAGES)
 def test_what_the_walk_calls_updated_has_really_changed(real, stage, ranks):
     for rank in real[stage, ranks]:
-        for phase in {m.phase for m in moments(stage)} & {"update", "publish"}:
+        for phase in {m.phase for m in moments(stage)} & {"update", "gather"}:
             for unit, shards in enumerate(rank["changed"][phase]):
                 for shard, changed in enumerate(shards):
                     cell = parameters(stage, Moment(phase), unit, shard == rank["rank"])

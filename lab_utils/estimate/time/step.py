@@ -185,13 +185,13 @@ def step_parts(
         if p.zero == 3
         else wires.gradients(slowest.backward + slowest.weight, m)
     )
-    update, publish = wires.optimizer()
+    update, gather_updated = wires.optimizer()
     under, along_cp = m * slowest.tp_hidden, m * slowest.cp
     axes = {
         "tp": tp - along_cp + cluster.overlap_cost * under,
         "cp": along_cp,
         "pp": with_messages - ideal,
-        "dp": waiting + publish + cluster.overlap_cost * hidden,
+        "dp": waiting + gather_updated + cluster.overlap_cost * hidden,
     }
     return _Parts(compute + late, 0.0 if "bubble" in free else bubble, update, hidden + under, axes)
 

@@ -116,12 +116,12 @@ class Wires:
             update = owned * nbytes / memory_rate(cluster, "optimizer")
         if cluster.cores is not None:  # eager code on a CPU touches every tensor by itself
             update += cluster.launch_seconds * _tensors(self.config.model) / p.pp
-        publish = 0.0
+        gather_updated = 0.0
         if gathers_after_update(p.zero) and not self.framework.overlap_parameters:
-            publish = self._on_dp(
+            gather_updated = self._on_dp(
                 "all_gather", self.numel * self.held, max(1, self.config.model.layers // p.pp)
             )
-        return update, publish
+        return update, gather_updated
 
 
 def parameters_of_rank(config: TrainConfig) -> float:

@@ -21,7 +21,7 @@ _OPS = {Do.UNSHARD: "all_gather", Do.REDUCE: "reduce_scatter", Do.GATHER: "all_g
 
 
 class Moment(NamedTuple):
-    """`phase`: start, forward, backward, sum, update or publish; `unit`: the position of the unit
+    """`phase`: start, forward, backward, sum, update or gather; `unit`: the position of the unit
     that computes, -1 where none does."""
 
     phase: str
@@ -57,7 +57,7 @@ def played(stage: int) -> dict[Moment, Played]:
             if event.do is Do.BACKWARD:
                 playing.filling.add(UNITS[unit])
             found[Moment(event.do.name.lower(), unit)] = playing.end()
-    last = [Moment("publish")] if Moment("sum") in found else [Moment("sum"), Moment("update")]
+    last = [Moment("gather")] if Moment("sum") in found else [Moment("sum"), Moment("update")]
     return found | {moment: playing.end() for moment in last}
 
 

@@ -41,8 +41,8 @@ def moments(stage: str) -> list[Moment]:
     """The moments of one step, in order."""
     forward = [Moment("forward", unit) for unit in range(len(UNITS))]
     backward = [Moment("backward", unit) for unit in reversed(range(len(UNITS)))]
-    publish = [Moment("publish")] if gathers_after_update(_number(stage)) else []
-    return [Moment("start"), *forward, *backward, Moment("sum"), Moment("update"), *publish]
+    gather = [Moment("gather")] if gathers_after_update(_number(stage)) else []
+    return [Moment("start"), *forward, *backward, Moment("sum"), Moment("update"), *gather]
 
 
 def options(stage: str) -> list[Option]:
@@ -59,7 +59,7 @@ def moment_words(moment: Moment) -> tuple[str, str]:
         "backward": (f"backward pass: {en}", f"反向传播：{zh}"),
         "sum": ("the gradients are summed", "梯度求和完成"),
         "update": ("the optimizer steps", "优化器更新"),
-        "publish": ("the updated shards go round", "分发更新后的分片"),
+        "gather": ("the updated shards go round", "分发更新后的分片"),
     }[moment.phase]
 
 
@@ -91,8 +91,8 @@ def parameters(stage: str, moment: Moment, unit: int, mine: bool) -> Cell:
     """A shard of a unit's parameters on a rank that owns it (`mine`) or does not."""
     phase = moment.phase
     if stage in ("0", "1", "2"):
-        updated = phase == "publish" or phase == "update" and (mine or stage == "0")
-        return Cell("new" if updated else "old", moving=phase == "publish" and not mine)
+        updated = phase == "gather" or phase == "update" and (mine or stage == "0")
+        return Cell("new" if updated else "old", moving=phase == "gather" and not mine)
     if mine:
         return Cell("new" if phase == "update" else "old")
     if phase == "start" or UNITS[unit] not in _played(stage, moment).unsharded:

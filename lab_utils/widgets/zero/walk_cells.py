@@ -135,8 +135,8 @@ def _of_others(
     cell = TERMS[place.term](stage, moment, place.unit, False)
     if place.term == "parameters" and stage in ("3", "offload"):
         yield from _borrowed(drawn, stage, moment, place, titles)
-    elif place.term == "parameters" and moment.phase in ("update", "publish"):
-        yield from _published(drawn, moment, place, cell, titles)
+    elif place.term == "parameters" and moment.phase in ("update", "gather"):
+        yield from _updated(drawn, moment, place, cell, titles)
     elif place.term == "gradients" and stage != "0":
         yield from _summed(drawn, stage, moment, place, titles)
     else:
@@ -160,7 +160,7 @@ def _borrowed(
             yield _rect(drawn, key, place, Cell("gathered"), **GONE)
 
 
-def _published(
+def _updated(
     drawn: Grid, moment: Moment, place: Place, cell: Cell, titles: dict[str, str]
 ) -> Iterator[Item]:
     """A shard that its owner has updated and sends to this rank, where the old one is."""
@@ -168,7 +168,7 @@ def _published(
         yield from _drawn(drawn, _key(place), place, cell, titles)
         return
     yield from _drawn(drawn, _key(place), place, Cell("old"), titles)
-    arrived = moment.phase == "publish"
+    arrived = moment.phase == "gather"
     where = place if arrived else _owners(place)
     yield from _drawn(drawn, _key(place, "p"), where, Cell("new", moving=arrived), titles)
 

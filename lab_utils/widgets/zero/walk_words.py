@@ -39,7 +39,7 @@ def _said_parameters(stage: str, moment: Moment) -> tuple[str, str]:
                 "each rank has updated its own shard; its copy of the others is old",
                 "每个 rank 更新了自己的分片，手里其余分片仍是旧的",
             )
-        if phase == "publish":
+        if phase == "gather":
             return (
                 "the updated shards have gone round: new everywhere",
                 "更新后的分片已发给所有 rank，各处参数都已更新",

@@ -161,7 +161,7 @@ def _context(action: Action, config: TrainConfig, rows: bool) -> Context:
 
 
 def _update(walk: Walk, config: TrainConfig, here: Standing, width: int, rules: Convention) -> None:
-    """What summing, judging, applying and publishing gradients needs for a moment."""
+    """What summing, judging and applying gradients needs for a moment, and gathering weights."""
     p, grown = config.parallel, rules.gradient_width(width)
     moments = [here.partial * grown, *(numel * grown for numel in here.shared)]
     if config.clip > 0 or config.precision == "fp16":
