@@ -62,9 +62,12 @@ def torchrun(name: str, *ranks: int) -> list[str]:
     go on at the same time, all on GPUs or all on CPUs, so that they can be compared. Raises
     RuntimeError, with what its ranks and torchrun wrote to stderr, where one fails.
 
-    A run that the system ended with SIGABRT is begun again, twice at most: gloo's own threads were
-    seen to abort a rank of a script that is right, three times in some hundred runs, and why is not
-    known. A script that is wrong raises, and is not run again.
+    A run that the system ended with SIGABRT is begun again, twice at most. A thread of gloo holds
+    the tensor of the last collective a moment longer than the collective takes; letting it go needs
+    the interpreter, and where that is already shutting down, the thread is ended, which C++ answers
+    with abort(). On a busy machine about one run in thirty ends so, after all its work is done
+    (torch 2.13: ProcessGroupGloo::runLoop, TensorImpl::decref_pyobject). A script that is wrong
+    raises, and is not run again.
     """
     import torch
 
