@@ -180,7 +180,7 @@ def _pipeline(
                 [
                     u.numel // p.replicas
                     for u in held_units(config, shown, tp_rank)
-                    if u.name == "token_embedding"
+                    if any(one.name == place.name for one in u.slices)
                 ]
                 if p.zero
                 else [place.numel]

@@ -41,6 +41,31 @@ def test_equal_to_the_simulation(first, shapes_by_numbers, monkeypatch):
             ), (config, pp, tp)
 
 
+@pytest.mark.parametrize("schedule", ["1f1b", "interleaved"])
+def test_small_buckets_are_those_of_the_rank_not_of_one_of_its_stages(schedule):
+    """A norm's gradient that closes the last bucket of a stage has company from the next stage of
+    the same rank."""
+    config = TrainConfig.of(
+        layers=4,
+        hidden=32,
+        heads=8,
+        seq=16,
+        norm="rmsnorm",
+        activation="swiglu",
+        bias=False,
+        positions="rope",
+        global_batch=16,
+        micro_batch=2,
+        dp=2,
+        pp=2,
+        schedule=schedule,
+        virtual_stages=2 if schedule == "interleaved" else 1,
+        bucket_mib=0.02,
+    )
+    for pp in range(2):
+        assert rank_memory(config, pp, 0, 0) == simulate_step(config, pp, 0, 0)
+
+
 def test_the_draw_covers_what_it_has_to():
     p = [config.parallel for config in ALL]
     assert min(sum(x.zero == stage for x in p) for stage in range(4)) >= 30

@@ -90,7 +90,7 @@ def with_context() -> list[TrainConfig]:
             for kind in ("ring", "all-to-all"):
                 made = [_one(rng, (dp, tp, pp, cp), kind, zero) for zero in range(4)]
                 # eight ranks take turns on two cores
-                found += made if dp * tp * pp * cp < 8 else made[(dp + tp + cp // 4) % 4 :: 3]
+                found += made if dp * tp * pp * cp < 8 else made[cp // 4 :: 2]
     return found
 
 
@@ -134,7 +134,7 @@ def _one(
 
 def _of(dp: int, tp: int, pp: int) -> Iterator[TrainConfig]:
     rng, made = random.Random(f"{dp} {tp} {pp}"), 0
-    while made < (4 if dp * tp * pp == 8 else 7):  # eight ranks take turns on two cores
+    while made < (4 if dp * tp * pp == 8 else 8):  # eight ranks take turns on two cores
         shape = (
             list(SHAPES)[made - 1]
             if made >= 1

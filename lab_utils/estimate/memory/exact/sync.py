@@ -26,19 +26,27 @@ def has_buckets(config: TrainConfig) -> bool:
     )
 
 
-def in_buckets(
-    config: TrainConfig, numels: Mapping[str, int], alone: str | None = None
-) -> frozenset[str]:
-    """The gradients that share a buffer with others; `alone` does not, whatever the numbers say."""
-    p, width = config.parallel, 2 if config.precision == "bf16-pure" else 4
+def in_buckets(config: TrainConfig, numels: Mapping[str, int]) -> frozenset[str]:
+    """Of all gradients of a rank, those that share a buffer with others."""
+    p = config.parallel
     if not has_buckets(config):
         return frozenset()
     shared = (
         bucket.names
-        for bucket in assign_buckets(numels, p.bucket_bytes, width)
+        for bucket in assign_buckets(numels, p.bucket_bytes, _width(config))
         if len(bucket.names) > 1
     )
-    return frozenset(name for names in shared for name in names if name != alone)
+    return frozenset(name for names in shared for name in names)
+
+
+def small_enough(config: TrainConfig, numels: Mapping[str, int]) -> frozenset[str]:
+    """The gradients that share a buffer unless they are left without company in the last bucket."""
+    width, most = _width(config), config.parallel.bucket_bytes
+    return frozenset(name for name, numel in numels.items() if numel * width < most)
+
+
+def _width(config: TrainConfig) -> int:
+    return 2 if config.precision == "bf16-pure" else 4
 
 
 class Replicated:

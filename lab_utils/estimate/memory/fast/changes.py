@@ -17,7 +17,7 @@ from ...program.kinds import kind_of, numbers_of, shard_name
 from ...program.rank_shape import held_placements, held_units
 from ...program.share import Share
 from ...program.size import Shape
-from ..exact.sync import has_buckets, in_buckets
+from ..exact.sync import has_buckets, small_enough
 from .change import Change, Context
 from .short import SHOWN
 from .stage_play import Played, play_stage, stage_formulas
@@ -73,11 +73,10 @@ def stage_changes(
             for unit in held_units(config, parts, tp_rank)
         }
     elif has_buckets(config):
-        together = in_buckets(
-            config,
-            {name: place.numel for name, place in held_placements(config, parts, tp_rank).items()},
-            pattern.alone,
-        )
+        # this stage's gradients share buckets with those of the rank's other stages, too
+        here = held_placements(config, parts, tp_rank)
+        numels = {name: place.numel for name, place in here.items()}
+        together = small_enough(config, numels) - {pattern.alone}
     kind = kind_of(
         model,
         config.precision,

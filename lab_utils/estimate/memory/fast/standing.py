@@ -11,7 +11,7 @@ from ....config import ModelConfig, ParallelConfig, TrainConfig
 from ....layout.placement import Placement
 from ...program.conventions import CONVENTIONS, Collectives
 from ...program.rank_shape import held_placements, held_units
-from ..exact.sync import has_buckets, in_buckets
+from ..exact.sync import has_buckets, in_buckets, small_enough
 
 
 @dataclass(frozen=True)
@@ -116,12 +116,10 @@ def alone_in_its_bucket(
     config: TrainConfig, parts: Mapping[int, list[str]], tp_rank: int
 ) -> str | None:
     """The small gradient that is the only one in the last bucket, if there is such a one."""
-    p, width = config.parallel, 2 if config.precision == "bf16-pure" else 4
     if not has_buckets(config):
         return None
     numels = {name: place.numel for name, place in _places(config, parts, tp_rank).items()}
-    small = {name for name, numel in numels.items() if numel * width < p.bucket_bytes}
-    return next(iter(small - in_buckets(config, numels)), None)
+    return next(iter(small_enough(config, numels) - in_buckets(config, numels)), None)
 
 
 def alike(config: TrainConfig, tp_rank: int) -> int:
