@@ -79,12 +79,14 @@ def note(policy: str, lang: str) -> str:
         case True:
             conditions = RECORDING.about(lang)
             return key + t(
-                f"▶ Measured ({conditions}): the same, to the byte and FLOP.",
-                f"▶ 实测（{conditions}）：逐字节、逐次运算均相等。",
+                f"At the axis, ▶: measured ({conditions}), the same to the byte and FLOP.",
+                f"轴旁的 ▶ 是实测（{conditions}）：逐字节、逐次运算均相等。",
                 lang,
             )
         case _:
-            return key + t("▶ Measured: not the same.", "▶ 实测：不相等。", lang)
+            return key + t(
+                "At the axis, ▶: measured, not the same.", "轴旁的 ▶ 是实测：不相等。", lang
+            )
 
 
 def summary(policy: str, figures: list[tuple[str, str, str]], lang: str) -> str:
