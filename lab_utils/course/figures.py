@@ -216,7 +216,7 @@ def _memory_panel(figure: go.Figure, readings: Sequence[Reading], row: int) -> N
         y=[highest],
         mode="markers+text",
         marker=dict(color=WORST, size=8),
-        text=[t(f"  peak: {where[top]}  ", f"  峰值：{where[top]}  ")],
+        text=[t(f"peak: {where[top]}", f"峰值：{where[top]}")],
         textposition="middle right" if top < len(x) / 2 else "middle left",
         cliponaxis=False,
         showlegend=False,
