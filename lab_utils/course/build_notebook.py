@@ -125,7 +125,9 @@ def _title(source: Source, lang: str, lab: bool, known: Iterable[Source]) -> str
     if front.needs:
         facts.append(
             t("needs ", "需要先学：", lang)
-            + ", ".join(_link(need, source.room, lang, known) for need in front.needs)
+            + t(", ", "、", lang).join(
+                _link(need, source.room, lang, known) for need in front.needs
+            )
         )
     facts.append(f"[{t('中文', 'English', lang)}](../{t('zh', 'en', lang)}/{source.name}.ipynb)")
     return (

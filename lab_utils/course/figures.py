@@ -217,7 +217,7 @@ def _memory_panel(figure: go.Figure, readings: Sequence[Reading], row: int) -> N
         mode="markers+text",
         marker=dict(color=WORST, size=8),
         text=[t(f"peak: {where[top]}", f"峰值：{where[top]}")],
-        textposition="top center",
+        textposition="middle right" if top < len(x) / 2 else "middle left",
         cliponaxis=False,
         showlegend=False,
         hoverinfo="skip",
@@ -232,8 +232,8 @@ def _memory_panel(figure: go.Figure, readings: Sequence[Reading], row: int) -> N
                 x=begins,
                 line=line,
                 annotation_text=t(*PHASES[phase]),
-                annotation_position="bottom right",
+                annotation_position="top right",
                 row=row,
                 col=1,
             )
-    figure.update_yaxes(title_text="MB", range=[0, 1.2 * highest], row=row, col=1)
+    figure.update_yaxes(title_text="MB", range=[0, 1.3 * highest], row=row, col=1)

@@ -9,6 +9,7 @@ from ...config import Cluster, TrainConfig
 from ...i18n import t
 from ...report import Report
 from ...text import Table, table
+from ...widgets.frame.units import percent
 from .states import STATES, in_gb
 
 if TYPE_CHECKING:
@@ -95,9 +96,9 @@ def recomputation_table(runs: Mapping[str, Report]) -> Table:
             (
                 policy_names()[policy],
                 f"{memory['activations']:,}",
-                f"{memory['activations'] / base:.0%}",
+                percent(memory["activations"] / base),
                 f"{memory['peak']:,}",
-                f"{extra_flops(run):.0%}",
+                percent(extra_flops(run)),
                 run.loss == plain.loss,
                 same_as_estimated(run),
             )
@@ -148,7 +149,7 @@ def cures_table(job: TrainConfig, cures: Iterable[Mapping[str, Any]], gpu: Clust
                 ("+ " if len(rows) > 2 else "") + _cure_words(more, job.model.layers),
                 *map(in_gb, (states, memory["activations"], memory["peak"])),
                 memory["peak"] < gpu.memory_bytes,
-                f"{extra_flops(plan):.0%}",
+                percent(extra_flops(plan)),
                 f"{time['step'] / job.global_batch:.1f}",
             )
         )
@@ -167,11 +168,11 @@ def published_table() -> Table:
     room = 80e9 / 2**30
     head = (
         t("model", "模型"),
-        "GPU",
+        t("GPUs", "GPU 数"),
         t("states, GiB", "模型状态，GiB"),
         t("activations", "激活值"),
         t("fits?", "放得下？"),
-        t("SP + selective", "序列并行 + 选择性"),
+        t("sequence parallel + selective", "序列并行 + 选择性"),
         t("fits?", "放得下？"),
     )
     return table(
@@ -219,5 +220,5 @@ def random_table(ways: Iterable[Run]) -> tuple[Table, list[float]]:
     rows: list[Sequence[Any]] = [("", t("loss", "损失"), t("gradient's error", "梯度的误差"))]
     for name, loss, gradient in zip(names, losses, gradients, strict=True):
         error = ((gradient - whole).norm() / whole.norm()).item()
-        rows.append((name, f"{loss:.4f}", f"{error:.0%}"))
+        rows.append((name, f"{loss:.4f}", percent(error)))
     return table(rows), list(losses)

@@ -9,6 +9,7 @@ from ...config import TrainConfig
 from ...i18n import t
 from ...report import Report
 from ...text import Table, table
+from ...widgets.frame.units import percent
 
 if TYPE_CHECKING:
     from ...measure.curve import Reading
@@ -66,7 +67,8 @@ def _run_words(run: Report) -> str:
     tokens = count * config.model.seq
     weights = "bf16" if config.precision == "bf16-pure" else "fp32"
     return t(
-        f"{tokens} tokens, {vocab:,} words, {weights}", f"{tokens} 个词元，词表 {vocab}，{weights}"
+        f"{tokens} tokens, vocabulary {vocab:,}, {weights}",
+        f"{tokens} 个词元，词表 {vocab}，{weights}",
     )
 
 
@@ -84,7 +86,7 @@ def peaks_table(runs: Iterable[tuple[Report, Report]]) -> Table:
     ]
     for run, expected in runs:
         memory, foreseen = run.ranks[0].memory, expected.ranks[0].memory
-        shares = [f"{memory['at_peak'].get(term, 0) / memory['peak']:.0%}" for term in terms]
+        shares = [percent(memory["at_peak"].get(term, 0) / memory["peak"]) for term in terms]
         same = memory["at_peak"] == foreseen["at_peak"]
         rows.append((_run_words(run), f"{memory['peak']:,}", *shares, same))
     return table(rows)

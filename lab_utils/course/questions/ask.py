@@ -119,7 +119,7 @@ def _data(asked: Question) -> dict[str, Any]:
         ]
     unit = _unit(asked)
     words = {key: t(*pair) for key, pair in _WORDS.items()} | {"label": _label(asked)}
-    words["number"] = t(f"in {unit}:", f"（{unit}）：") if unit else ""
+    words["number"] = t(f"in {unit}:", f"填写数值（{unit}）：") if unit else ""
     return {
         "id": asked.id,
         "text": as_html(asked.text[language()]),

@@ -284,7 +284,7 @@ def _summary(ranks: int, moment: Moment, lang: str) -> str:
     steps = moment if isinstance(moment, int) else 2 * (ranks - 1)
     sent = f"{steps / ranks:.4g}"
     so_far = t(
-        f"So far each rank has sent {sent} of its gradient.",
+        f"So far each rank has sent {sent} × its gradient.",
         f"至此，每个 rank 发送了 {sent} 份梯度。",
         lang,
     )

@@ -160,7 +160,7 @@ def _lines(step: DataParallelStep, lang: str) -> Iterator[Item]:
             ),
         ),
         (
-            _X + 330,
+            _X + 290,
             "fire",
             t(
                 f"exposed, the ranks wait: {seconds(step.exposed_seconds)}",
@@ -168,6 +168,7 @@ def _lines(step: DataParallelStep, lang: str) -> Iterator[Item]:
                 lang,
             ),
         ),
+        (_X + 570, "blue5", t("update", "更新", lang)),
     ):
         yield rect(f"key-{fill}", x, _AXIS + 38, 13, 13, fill)
         yield text(f"key-name-{fill}", x + 20, _AXIS + 49, words, size=12)

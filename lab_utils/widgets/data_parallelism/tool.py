@@ -91,5 +91,6 @@ def _controls() -> tuple[Control, ...]:
             options={n: ring_walk.moments(n) for n in RANKS},
             by="ranks",
             play=True,
+            still=3,
         ),
     )

@@ -39,6 +39,7 @@ class Control:
     kind: ClassVar[str]
     by: ClassVar[str | None] = None
     play: ClassVar[bool] = False
+    still: ClassVar[Any] = None
 
     def choices(self, state: State) -> Sequence[Option]:
         """The options that there are, given the values of the controls before this one."""
@@ -54,11 +55,13 @@ class Control:
 class Slider(Control):
     """Ordered options. `by` names an earlier control whose value decides which options there are:
     `options` then maps each of its values to a list. `play` adds a button that moves the slider to
-    its end."""
+    its end; `still` is the value at which its story stands in a picture that cannot move, the last
+    one where none is named."""
 
     kind: ClassVar[str] = "slider"
     by: str | None = None
     play: bool = False
+    still: Any = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +105,16 @@ def start_state(controls: Sequence[Control]) -> dict[str, Any]:
     state: dict[str, Any] = {}
     for control in controls:
         state[control.name] = control.choices(state)[control.start][0]
+    return state
+
+
+def still_state(controls: Sequence[Control]) -> dict[str, Any]:
+    """The values of a picture that cannot move: what a tool opens with, its story told."""
+    state: dict[str, Any] = {}
+    for control in controls:
+        choices = control.choices(state)
+        told = choices[-1][0] if control.still is None else control.still
+        state[control.name] = told if control.play else choices[control.start][0]
     return state
 
 

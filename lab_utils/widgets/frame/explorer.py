@@ -9,7 +9,7 @@ from typing import Any
 
 from ...i18n import language
 from .challenge import Step
-from .controls import Control, Panel, State, count_states, say, start_state, states
+from .controls import Control, Panel, State, count_states, say, start_state, states, still_state
 from .scene import Scene
 from .static import HTML_LANG, Picture, embedded, page, svg
 from .sums import SumPanel
@@ -132,9 +132,9 @@ class Explorer:
         return page(self.title, self.lang, self._payload)
 
     def svg(self) -> str:
-        """The first state as a picture that needs nothing at all; what is shown where no script
-        runs."""
-        state, shown, pictures = start_state(self.controls), set(), []
+        """The first state, its story told, as a picture that needs nothing at all; what is shown
+        where no script runs."""
+        state, shown, pictures = still_state(self.controls), set(), []
         for panel in self.panels:
             new = [c for c in self.controls if c.name in panel.controls and c.name not in shown]
             shown.update(c.name for c in new)
@@ -152,7 +152,7 @@ class Explorer:
         }
 
     def __repr__(self) -> str:
-        state = start_state(self.controls)
+        state = still_state(self.controls)
         return "\n".join([self.title, *(self.scene(p, state)["alt"] for p in self.panels)])
 
     @functools.cached_property

@@ -13,7 +13,7 @@ from ..frame.explorer import Explorer
 from . import tradeoff, walk_scene
 from .challenge import CHOICE, steps
 from .costs import ATTENTION, LAYERS, recomputed
-from .walk import options
+from .walk import Moment, options
 
 
 def explorer(lang: str | None = None) -> Explorer:
@@ -64,7 +64,11 @@ def _controls() -> tuple[Control, ...]:
         Select(name="what", label=("Recompute", "重计算"), options=what),
         *boxes,
         Slider(
-            name="moment", label=("Walk through the step", "逐步演示"), options=options(), play=True
+            name="moment",
+            label=("Walk through the step", "逐步演示"),
+            options=options(),
+            play=True,
+            still=Moment("backward", 1),
         ),
     )
 

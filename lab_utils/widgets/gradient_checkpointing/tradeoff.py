@@ -115,12 +115,12 @@ def _key(lang: str) -> Iterator[Item]:
     words = (
         (t("your choice", "当前选择", lang), "fire", {}),
         (t("other choices", "其他选择", lang), "blue4", {}),
-        (t(f"block {LAYERS - 1} among them", f"含第 {LAYERS - 1} 层", lang), "blue2", {}),
+        (t(f"block {LAYERS - 1} recomputed", f"重计算第 {LAYERS - 1} 层", lang), "blue2", {}),
         (t("measured too", "已实测", lang), "paper", {"stroke": "ink", "stroke-width": 2}),
     )
-    for i, (name, fill, ring) in enumerate(words):
-        yield circle(f"key{i}", 8 + 150 * i, HEIGHT - 14, 5, fill, **ring)
-        yield text(f"key-name{i}", 20 + 150 * i, HEIGHT - 10, name, size=12)
+    for i, (x, (name, fill, ring)) in enumerate(zip((8, 130, 260, 440), words, strict=True)):
+        yield circle(f"key{i}", x, HEIGHT - 14, 5, fill, **ring)
+        yield text(f"key-name{i}", x + 12, HEIGHT - 10, name, size=12)
     dashes = {"stroke-dasharray": "5 3"}
     yield line("key-limit", 600, HEIGHT - 14, 622, HEIGHT - 14, "fire", 1.5, **dashes)
     limits = t(f"limits of steps 1–{len(LIMITS)}", f"第 1–{len(LIMITS)} 关的上限", lang)

@@ -68,9 +68,9 @@ def _cursor(moment: Moment) -> Item:
     return rect(
         "cursor",
         _left(MOMENTS.index(moment)),
-        _ROWS - 20,
+        _ROWS - 3,
         _COLUMN,
-        _BASE - _ROWS + 20,
+        _BASE - _ROWS + 3,
         "void",
         rx=4,
         stroke="soft",

@@ -79,12 +79,12 @@ def note(policy: str, lang: str) -> str:
         case True:
             conditions = RECORDING.about(lang)
             return key + t(
-                f"▶ Measured ({conditions}): the same, to the byte and FLOP.",
-                f"▶ 实测（{conditions}）：逐字节、逐次运算均相等。",
+                f"Left, ▶: measured ({conditions}), the same to byte and FLOP.",
+                f"左侧的 ▶ 是实测（{conditions}）：逐字节、逐次运算均相等。",
                 lang,
             )
         case _:
-            return key + t("▶ Measured: not the same.", "▶ 实测：不相等。", lang)
+            return key + t("Left, ▶: measured, not the same.", "左侧的 ▶ 是实测：不相等。", lang)
 
 
 def summary(policy: str, figures: list[tuple[str, str, str]], lang: str) -> str:

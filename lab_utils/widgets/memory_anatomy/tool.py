@@ -89,10 +89,10 @@ def _phrases() -> dict[str, Words]:
     return {
         "subject": ("{model} on {ranks} × {gpu}", "{model}，{ranks} × {gpu}"),
         "note": (
-            "Each term at its own most. GPUs: CUDA's kernels by torch's derivative formulas, not"
-            " measured. CPU: measured.",
-            "各项取各自的最大值。GPU 按 CUDA 算子内核的规则（torch 求导公式），未经实测；"
-            "CPU 已实测。",
+            "Each term at its most; a peak is at most their sum. GPUs: CUDA's kernels by torch's"
+            " formulas, not measured. CPU: measured.",
+            "各项取各自的最大值，任何时刻都不超过其总和。GPU 按 CUDA 算子内核的规则（torch"
+            " 求导公式），未经实测；CPU 已实测。",
         ),
         "agree": (
             f"▲ measured in a real run ({about[0]}): measured = estimated, to the byte.",

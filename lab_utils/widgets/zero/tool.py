@@ -88,6 +88,7 @@ def _controls() -> tuple[Slider | Select, ...]:
             by="stage",
             start=start("moment", tuple(moments(_START["stage"]))),
             play=True,
+            still=Moment("backward", 2),
         ),
         Select(
             name="model",

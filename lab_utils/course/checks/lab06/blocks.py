@@ -93,7 +93,7 @@ def _used(case: Case, facts: list[Forward]) -> Failure | None:
             case.criterion or "forward.value",
             t(
                 "each block computes with the weights that it had before it was cut.",
-                "每个块计算时用的权重，就是切分之前的权重。",
+                "每一层计算时用的权重，就是切分之前的权重。",
             ),
             t(
                 f"{wrong:,} of {case.numel:,} weights are others.",
@@ -115,7 +115,7 @@ def _kept_by_forward(case: Case, facts: list[Forward]) -> Failure | None:
     expected = t(
         "between forward and backward, beyond shards and activations, at most a block's weights:"
         f" {limit:,} bytes.",
-        f"前向与反向之间，除分片和激活值外，最多只留一个块的权重：{limit:,} 字节。",
+        f"前向与反向之间，除分片和激活值外，最多只留一层的权重：{limit:,} 字节。",
     )
     if worst.resident > limit:
         return Failure(
@@ -124,7 +124,7 @@ def _kept_by_forward(case: Case, facts: list[Forward]) -> Failure | None:
             t(
                 f"{kept:,} bytes are alive; the blocks' own parameters hold {worst.resident:,} of"
                 " them.",
-                f"有 {kept:,} 字节存活，其中 {worst.resident:,} 字节由各块自己的参数持有。",
+                f"有 {kept:,} 字节存活，其中 {worst.resident:,} 字节由各层自己的参数持有。",
             ),
         )
     return Failure(
@@ -133,7 +133,7 @@ def _kept_by_forward(case: Case, facts: list[Forward]) -> Failure | None:
         t(
             f"{kept:,} bytes are alive, although the blocks' own parameters hold only"
             f" {worst.resident:,}.",
-            f"各块自己的参数只持有 {worst.resident:,} 字节，可仍有 {kept:,} 字节存活。",
+            f"各层自己的参数只持有 {worst.resident:,} 字节，可仍有 {kept:,} 字节存活。",
         ),
     )
 
@@ -150,7 +150,7 @@ def _most_in_forward(case: Case, facts: list[Forward]) -> Failure | None:
         t(
             f"one block's weights at a time, perhaps the next one's, too: at most {limit:,} bytes"
             " beyond activations.",
-            f"每次只有一个块的权重，至多再加下一个块的：激活值之外不超过 {limit:,} 字节。",
+            f"每次只有一层的权重，至多再加下一层的：激活值之外不超过 {limit:,} 字节。",
         ),
         t(
             f"{most:,} bytes were there at once, of {case.numel * case.itemsize:,}.",
@@ -191,7 +191,7 @@ def _kept_by_backward(case: Case, facts: list[Backward]) -> Failure | None:
             came
             + t(
                 f": the blocks' weights hold {worst.resident:,}.",
-                f"：各块的权重占着 {worst.resident:,} 字节。",
+                f"：各层的权重占着 {worst.resident:,} 字节。",
             ),
         )
     if not worst.whole_gradients and worst.shard_storages > limit:
@@ -212,7 +212,7 @@ def _kept_by_backward(case: Case, facts: list[Backward]) -> Failure | None:
         came
         + t(
             f"; {worst.whole_gradients} of the blocks' parameters still have their .grad.",
-            f"；各块的参数中有 {worst.whole_gradients} 个的 .grad 还在。",
+            f"；各层的参数中有 {worst.whole_gradients} 个的 .grad 还在。",
         ),
     )
 
@@ -227,7 +227,7 @@ def _most_in_backward(case: Case, facts: list[Backward]) -> Failure | None:
     expected = t(
         "the weights and gradients of a block or two at a time, and the shards' gradients: a peak"
         f" at most {limit:,} bytes above that of a plain backward pass that keeps no gradient.",
-        "每次只有一两个块的权重和梯度，加上分片的梯度：峰值最多比不留梯度的普通反向传播高"
+        "每次只有一两层的权重和梯度，加上分片的梯度：峰值最多比不留梯度的普通反向传播高"
         f" {limit:,} 字节。",
     )
     return Failure(
@@ -265,7 +265,7 @@ EXERCISE = Exercise(
         ),
         Column("1/N", "1/N", lambda case, _: f"{case.numel * case.itemsize / case.ranks:,.0f}"),
         _column("held between steps", "两步之间持有", 0, lambda f: f.held),
-        Column("largest block", "最大的块", lambda case, _: f"{case.largest_block:,}"),
+        Column("largest block", "最大的层", lambda case, _: f"{case.largest_block:,}"),
         _column(
             "forward: peak beyond a plain one's",
             "前向：峰值比普通前向高出",
