@@ -21,6 +21,7 @@ from ..measure.live import LiveStorages
 from ..measure.memory import SavedActivations
 from ..model import GPT
 from ..text import Table, table
+from ..widgets.frame.units import percent
 
 RunBlock = Callable[[nn.Module, Tensor], Tensor]
 
@@ -80,8 +81,8 @@ def ways_table(tried: Sequence[Tried]) -> Table:
             (
                 name,
                 f"{one.kept:,}",
-                f"{one.kept / first.kept:.0%}",
-                f"{one.flops / first.flops - 1:.0%}",
+                percent(one.kept / first.kept),
+                percent(one.flops / first.flops - 1),
                 torch.equal(one.gradient, first.gradient),
             )
         )

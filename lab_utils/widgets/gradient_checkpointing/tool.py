@@ -68,7 +68,7 @@ def _controls() -> tuple[Control, ...]:
             label=("Walk through the step", "逐步演示"),
             options=options(),
             play=True,
-            still=Moment("backward", 1),
+            still=Moment("backward", 2),
         ),
     )
 
