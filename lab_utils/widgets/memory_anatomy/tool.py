@@ -63,7 +63,7 @@ def panel_and_controls() -> tuple[SumPanel, tuple[Control, ...]]:
         ),
         moments=(("", ""), (", in the update", "，更新时")),
         bar_names=(
-            ("every rank", "每个进程"),
+            ("every rank", "每个 rank"),
             ("first stage", "首个阶段"),
             ("middle stage", "中间阶段"),
             ("last stage", "末个阶段"),
