@@ -27,6 +27,7 @@ _HOMES = {
     "ask": "course",
     "check": "course",
     "earlier": "course",
+    "covered": "course",
     "reveal": "course",
     "show": "course",
 }

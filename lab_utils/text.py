@@ -89,8 +89,9 @@ def _is_number(cell: str) -> bool:
 
 
 def _html(cell: str, side: str, tag: str = "td") -> str:
-    # a number and its unit stay on one line; words break between words
-    wrap = ";white-space:nowrap" if _is_number(cell) else ""
+    # a number and its unit stay on one line; a phrase breaks between its words
+    short = _is_number(cell) and columns(cell) <= 20
+    wrap = ";white-space:nowrap" if short else ""
     return f'<{tag} style="text-align:{side}{wrap}">{html.escape(cell, quote=False)}</{tag}>'
 
 

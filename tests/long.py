@@ -11,6 +11,7 @@ LONG = (  # files, tests, and single cases of them
     "[lesson-JupyterLab Light]",
     "browser/test_notebooks_in_lab.py::test_chinese_is_drawn_with_chinese_glyphs",
     "browser/test_notebooks_in_lab.py::test_a_quiz_answers_back_by_keyboard_in_chinese",
+    "browser/test_notebooks_in_lab.py::test_a_picture_that_gives_the_answer_away_is_covered_too",
     "browser/test_notebooks_in_lab.py::test_who_makes_no_guess_can_ask_to_be_shown",
     "browser/test_notebooks_in_lab.py::test_the_tool_is_there_and_its_slider_moves",
     "browser/test_show_in_lab.py",

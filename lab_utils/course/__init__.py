@@ -14,7 +14,7 @@ from typing import Any
 
 from .answers import earlier
 from .notebook import Todo, begin, todo
-from .questions.ask import ask, reveal
+from .questions.ask import ask, covered, reveal
 from .questions.overview import course_map, placement
 from .show import show
 
@@ -24,6 +24,7 @@ __all__ = [
     "begin",
     "check",
     "course_map",
+    "covered",
     "earlier",
     "placement",
     "reveal",

@@ -217,6 +217,15 @@ def test_who_makes_no_guess_can_ask_to_be_shown(lesson):
     expect(run.get_by_text("（没有预测）")).to_be_visible()
 
 
+def test_a_picture_that_gives_the_answer_away_is_covered_too(lesson):
+    run = cell(lesson, "trace")
+    expect(run.locator("img").first).to_be_hidden()
+    expect(run.get_by_text("上面的预测写下之后再揭晓")).to_be_visible()
+    cell(lesson, "predict-overlap").get_by_role("radio").first.check()
+    expect(run.locator("img").first).to_be_visible()
+    expect(run.get_by_text("上面的预测写下之后再揭晓")).to_be_hidden()
+
+
 def test_the_tool_is_there_and_its_slider_moves(lesson):
     tool = cell(lesson, "tool").locator(".explorer")
     slider, pictures = tool.get_by_label("rank 数 N", exact=True), tool.get_by_role("img")

@@ -127,6 +127,15 @@ def test_a_cell_that_reveals_is_covered_from_its_first_moment(shown):
     assert len(shown) == 1
 
 
+def test_a_picture_that_gives_the_answer_away_is_covered_and_does_not_ask_again(shown):
+    asking.covered("05-ring")
+    (kind, data, fallback, plain), *others = shown
+    assert (kind, data["id"], data["above"], fallback, plain) == ("cover", "05-ring", True, "", "")
+    assert not others
+    with pytest.raises(QuestionError, match="no question is called"):
+        asking.covered("05-rings")
+
+
 @pytest.mark.parametrize("number", LESSONS)
 def test_every_question_of_the_course_has_its_words_in_both_languages(number):
     for name, one in of_lesson(number).items():

@@ -54,6 +54,12 @@ def reveal(name: str, measured: Any, why: str = "") -> None:
     show_card("reveal", data, fallback, plain)
 
 
+def covered(name: str) -> None:
+    """First in a cell whose output gives a prediction's answer away (a picture of what was
+    measured): what the cell shows stays covered until there is a guess at the question above."""
+    show_card("cover", _data(question(name)) | {"above": True}, "", "")
+
+
 def cover_reveals() -> None:
     """From now on a cell that calls `reveal` covers, from its first moment, what it prints."""
     from IPython import get_ipython
@@ -138,6 +144,10 @@ _WORDS = {
     "covered": (
         "The result stays covered until you have made your guess.",
         "先写下你的预测，再揭晓结果。",
+    ),
+    "above": (
+        "Covered until you have made your guess above.",
+        "上面的预测写下之后再揭晓。",
     ),
     "show": ("Show me without a guess", "不猜了，直接看"),
     "guess": ("You predicted", "你的预测"),

@@ -140,9 +140,12 @@
     const isLast = card.dataset.kind === "reveal";
     card.replaceChildren();
     const prompt = make("div", {}, card), result = make("div", { role: "status" }, card);
-    make("p", { text: words.covered }, prompt);
-    const update = choices(prompt, value => store.set(data.id, value)), show = make("button", { type: "button", text: words.show }, prompt);
-    show.addEventListener("click", () => store.set(data.id, null));
+    make("p", { text: data.above ? words.above : words.covered }, prompt);
+    let update = () => {};
+    if (!data.above) {
+      update = choices(prompt, value => store.set(data.id, value));
+      make("button", { type: "button", text: words.show }, prompt).addEventListener("click", () => store.set(data.id, null));
+    }
     onChange(() => {
       const entry = store.get(data.id), first = area?.querySelector(".lab-card[data-kind=cover]");
       area?.classList.toggle("lab-covered", !entry);
