@@ -145,10 +145,7 @@ _WORDS = {
         "The result stays covered until you have made your guess.",
         "先写下你的预测，再揭晓结果。",
     ),
-    "above": (
-        "Covered until you have made your guess above.",
-        "上面的预测写下之后再揭晓。",
-    ),
+    "above": ("Covered until you have made your guess above.", "上面的预测写下之后再揭晓。"),
     "show": ("Show me without a guess", "不猜了，直接看"),
     "guess": ("You predicted", "你的预测"),
     "unguessed": ("nothing", "（没有预测）"),
