@@ -15,6 +15,13 @@ LONG = (  # files, tests, and single cases of them
     "browser/test_notebooks_in_lab.py::test_who_makes_no_guess_can_ask_to_be_shown",
     "browser/test_notebooks_in_lab.py::test_the_tool_is_there_and_its_slider_moves",
     "browser/test_show_in_lab.py",
+    # a second language, a second width, a second place of what make test looks at once
+    "browser/test_notebooks_in_lab.py::test_the_students_lab_stops_kindly_at_the_first_exercise"
+    "[en-Exercise chunk-bounds is yours]",
+    "browser/test_explorer_lab.py::test_the_verdict_stays_in_sight_and_nothing_is_cut[1280]",
+    "browser/test_explorer_lab.py::test_the_verdict_stays_in_sight_and_nothing_is_cut[1920]",
+    "browser/test_explorer_lab.py::test_slider_to_paint_is_about_a_frame_here_too",
+    "browser/test_memory_tools.py::test_the_anatomy_is_drawn_as_python_draws_it[en]",
     # a build each; the others of these files share one
     "course/test_build.py::test_what_was_executed_here_is_known_until_something_changes",
     "course/test_build.py::test_a_changed_output_is_said_and_nothing_else_is",

@@ -52,7 +52,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("path", notebooks("lessons", "solutions"))
+@pytest.mark.parametrize("path", notebooks("lessons", *(["solutions"] if EXHAUSTIVE else [])))
 def test_prints_the_same_again(path, tmp_path):
     if executed_here(path) and not EXHAUSTIVE:
         pytest.skip("this machine has executed it with this code, these libraries and outputs")
