@@ -51,7 +51,8 @@ class Program:
         message = Message(op, axis, "activation", self.torch.phase, nbytes)
         self.messages.append((self.torch.scope, message))
 
-    def _value(self, name: str) -> Value | None:
+    def value_of(self, name: str) -> Value | None:
+        """A parameter of this rank, if the model has it."""
         leaf = self.leaves.get(name)
         return None if leaf is None else leaf.value
 
@@ -61,13 +62,13 @@ class Program:
         """What the first block reads."""
         torch, h = self.torch, self.model.hidden
         self.torch.enter("token_embedding")
-        x = torch.embedding(self._value("token_embedding.weight"), tokens, tokens.numel, h)
+        x = torch.embedding(self.value_of("token_embedding.weight"), tokens, tokens.numel, h)
         if self.model.positions == "learned":
             self.torch.enter("position_embedding")
             x = torch.add(
                 x,
                 torch.embedding(
-                    self._value("position_embedding.weight"),
+                    self.value_of("position_embedding.weight"),
                     torch.new(self.config.rank_seq, INDEX),
                     tokens.numel,
                     h,
@@ -96,10 +97,10 @@ class Program:
     def norm(self, name: str, x: Value) -> Value:
         """The configured normalisation."""
         self.torch.enter(name)
-        weight = self._value(f"{name}.weight")
+        weight = self.value_of(f"{name}.weight")
         if self.model.norm == "rmsnorm":
             return self.torch.rms_norm(x, weight)
-        return self.torch.layer_norm(x, weight, self._value(f"{name}.bias"))
+        return self.torch.layer_norm(x, weight, self.value_of(f"{name}.bias"))
 
     def attention(self, name: str, x: Value) -> Value:
         """Attention.forward, with the rank's heads."""
@@ -188,7 +189,7 @@ class Program:
         self.torch.enter(name)
         out, inner = self.leaves[weight or f"{name}.weight"].shape
         return self.torch.linear(
-            x, self._value(weight or f"{name}.weight"), self._value(f"{name}.bias"), out, inner
+            x, self.value_of(weight or f"{name}.weight"), self.value_of(f"{name}.bias"), out, inner
         )
 
     def project(self, x: Value, *names: str) -> tuple[Value, ...]:

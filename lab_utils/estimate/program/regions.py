@@ -3,34 +3,25 @@ without numbers, and what they send."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ...config import TrainConfig
-from .attention import Torch
 from .conventions import Collectives
 from .live import Value
 from .model import Program
 
 
-class Regions(Program):
-    """One tensor-parallel rank's part of the model."""
+class Regions:
+    """What a rank's program does where it meets the other tensor-parallel ranks."""
 
-    def __init__(
-        self,
-        torch: Torch,
-        config: TrainConfig,
-        shapes: Mapping[str, tuple[int, ...]],
-        cp_rank: int = 0,
-    ) -> None:
-        super().__init__(torch, config, shapes, cp_rank)
-        self.ranks = config.parallel.tp
-        self.scattered = config.parallel.sequence_parallel and self.ranks != 1
+    def __init__(self, program: Program) -> None:
+        parallel = program.config.parallel
+        self.program, self.torch, self.ranks = program, program.torch, parallel.tp
+        self.scattered = parallel.sequence_parallel and self.ranks != 1
 
-    def _send(self, op: str, nbytes: int) -> None:
+    def send(self, op: str, nbytes: int) -> None:
+        """Note a message to the other ranks, if there are any."""
         if self.ranks != 1:
-            self.send(op, "tp", nbytes)
+            self.program.send(op, "tp", nbytes)
 
-    def _gather(self, x: Value, at_once: bool = True) -> tuple[Value, Value | None]:
+    def gather(self, x: Value, at_once: bool = True) -> tuple[Value, Value | None]:
         """The whole, and what the collective holds until nobody refers to it. `at_once`: it is
         waited for where it begins."""
         if not self.scattered:
@@ -38,20 +29,20 @@ class Regions(Program):
         torch, way = self.torch, self.torch.convention.collectives
         whole = torch.new(self.ranks * x.numel, x.width, x.nbytes)
         copy = torch.new(x.numel, x.width, x.nbytes) if way is not Collectives.IN_PLACE else None
-        self._send("all_gather", whole.nbytes)
+        self.send("all_gather", whole.nbytes)
         return whole, None if at_once and way is Collectives.NCCL else copy
 
-    def _waited(self, gathering: Value | None) -> Value | None:
+    def waited(self, gathering: Value | None) -> Value | None:
         """What a collective that was waited for still holds."""
         return None if self.torch.convention.collectives is Collectives.NCCL else gathering
 
-    def _reduce(self, summand: Value) -> tuple[Value, Value | None]:
+    def reduce(self, summand: Value) -> tuple[Value, Value | None]:
         """The sum, a view of the summand, and the room that the collective takes until it is waited
         for: a ring's for what comes in, or a copy of the summand."""
         if not self.scattered:
-            self._send("all_reduce", summand.nbytes)
+            self.send("all_reduce", summand.nbytes)
             return summand, None
-        self._send("reduce_scatter", summand.nbytes)
+        self.send("reduce_scatter", summand.nbytes)
         part, copies = (
             summand.numel // self.ranks,
             self.torch.convention.collectives is Collectives.NCCL,
@@ -60,7 +51,8 @@ class Regions(Program):
             summand.numel if copies else part, summand.width
         )
 
-    def _own(self, shard: Value) -> Value:
+    def own(self, shard: Value) -> Value:
+        """The rank's share as a tensor of its own, which keeps nothing else alive."""
         return (
             self.torch.new(shard.numel, shard.width, shard.nbytes)
             if self.scattered

@@ -8,12 +8,13 @@ from ...config import TrainConfig
 from .attention import Torch
 from .live import Value
 from .model import Program
+from .regions import Regions
 from .tape import Leaf
-from .vocabulary import VocabularyEnds
+from .vocabulary import SharedVocabulary
 from .weight_grad_store import WeightGradStore
 
 
-class ParallelProgram(VocabularyEnds):
+class ParallelProgram(Program):
     """One tensor-parallel rank's part of the model, or one that puts gradients of weights off
     (`split_backward`)."""
 
@@ -26,14 +27,24 @@ class ParallelProgram(VocabularyEnds):
         cp_rank: int = 0,
     ) -> None:
         super().__init__(torch, config, shapes, cp_rank)
+        self.regions = Regions(self)
+        self.vocabulary = SharedVocabulary(self.regions) if config.parallel.tp != 1 else None
         self.weight_grads = WeightGradStore(self) if split_backward else None
+
+    def embed(self, tokens: Value) -> Value:
+        return self.vocabulary.embed(tokens) if self.vocabulary else super().embed(tokens)
+
+    def loss(self, logits: Value, targets: Value) -> Value:
+        if self.vocabulary:
+            return self.vocabulary.loss(logits, targets)
+        return super().loss(logits, targets)
 
     def _inside(self, x: Value | None, weight: bool = False) -> Value | None:
         torch = self.torch
         return torch.cast(x, torch.autocast, weight) if x is not None and torch.autocast else x
 
     def _weight(self, name: str) -> Value:
-        value = self._value(name)
+        value = self.value_of(name)
         return self._inside(value if self.weight_grads is None else value.detach(), weight=True)
 
     def weight_gradient(self, gradient: Value, x: Value, leaf: Leaf) -> Value:
@@ -57,14 +68,14 @@ class ParallelProgram(VocabularyEnds):
         weight_names = [tied or f"{name}.weight" for name in names]
         leaves = [self.leaves[name] for name in weight_names]
         weights = [self._weight(name) for name in weight_names]
-        biases = [self._inside(self._value(f"{name}.bias")) for name in names]
+        biases = [self._inside(self.value_of(f"{name}.bias")) for name in names]
         x = self._inside(x)
         outputs = self._column_forward(x, names, leaves, weights, biases)
         biased = [b is not None for b in biases]
 
         def backward(saved: list[Value], gradients: list[Value]) -> list[Value | None]:
             x, *weights = saved
-            whole, gathering = self._gather(x, at_once=False)
+            whole, gathering = self.regions.gather(x, at_once=False)
             torch.scope = names[0]
             summand = self._product(gradients[0], weights[0], leaves[0])
             for name, gradient, weight, leaf in zip(
@@ -75,8 +86,8 @@ class ParallelProgram(VocabularyEnds):
                 torch.kernel(summand.nbytes + product.nbytes, summand.nbytes)
                 del product
             torch.scope = names[0]
-            gathering = self._waited(gathering)
-            of_x, ring = self._reduce(summand)
+            gathering = self.regions.waited(gathering)
+            of_x, ring = self.regions.reduce(summand)
             of_weights = []
             for name, leaf, gradient in zip(names, leaves, gradients, strict=True):
                 torch.scope = name
@@ -87,7 +98,7 @@ class ParallelProgram(VocabularyEnds):
             ]
             del ring, gathering
             torch.scope = names[0]
-            return [self._own(of_x), *of_weights, *of_biases]
+            return [self.regions.own(of_x), *of_weights, *of_biases]
 
         torch.scope = names[0]
         torch.record(outputs, (x, *weights, *biases), (x, *weights), backward)
@@ -101,7 +112,7 @@ class ParallelProgram(VocabularyEnds):
         weights: list[Value],
         biases: list[Value | None],
     ) -> tuple[Value, ...]:
-        whole, _gathering = self._gather(x)
+        whole, _gathering = self.regions.gather(x)
         outputs = []
         for name, leaf, weight, bias in zip(names, leaves, weights, biases, strict=True):
             self.torch.scope = name
@@ -129,21 +140,21 @@ class ParallelProgram(VocabularyEnds):
 
         def backward(saved: list[Value], gradients: list[Value]) -> tuple[Value, Value | None]:
             x, weight = saved
-            gradient, _gathering = self._gather(gradients[0])
+            gradient, _gathering = self.regions.gather(gradients[0])
             return self._product(gradient, weight, leaf), self._gradient_of(leaf, gradient, x)
 
         torch.record(y, (x, weight), (x, weight), backward)
-        bias = self._value(f"{name}.bias")
+        bias = self.value_of(f"{name}.bias")
         return y if bias is None else torch.add_row(y, self._inside(bias))
 
     def _row_forward(self, x: Value, weight: Value, leaf: Leaf) -> Value:
         out, inner = leaf.shape
         rows = x.numel // inner
-        shard, ring = self._reduce(
+        shard, ring = self.regions.reduce(
             self.torch.new(rows * out, x.width, x.nbytes + weight.nbytes, 2 * rows * out * inner)
         )
         del ring
-        return self._own(shard)
+        return self.regions.own(shard)
 
     def project_out(self, x: Value) -> Value:
         return self.project(x, "head", tied="token_embedding.weight" if self.model.tied else None)[

@@ -7,27 +7,29 @@ from .live import Value
 from .regions import Regions
 
 
-class VocabularyEnds(Regions):
+class SharedVocabulary:
     """Embedding and loss of a rank that has some of the words."""
 
+    def __init__(self, regions: Regions) -> None:
+        self.regions, self.program, self.torch = regions, regions.program, regions.torch
+
     def embed(self, tokens: Value) -> Value:
-        if self.ranks == 1:
-            return super().embed(tokens)
-        torch = self.torch
+        """The sum of the ranks' rows, and positions."""
+        torch, program = self.torch, self.program
         self.torch.enter("token_embedding")
         x = self._embedded(tokens)
-        if self.model.positions == "learned":
+        if program.model.positions == "learned":
             self.torch.enter("position_embedding")
-            positions = torch.new(self.config.rank_seq, INDEX)
-            if self.scattered and tokens.numel != self.config.rank_seq:
+            positions = torch.new(program.config.rank_seq, INDEX)
+            if self.regions.scattered and tokens.numel != program.config.rank_seq:
                 positions = torch.new(tokens.numel, INDEX, positions.nbytes)
             x = torch.add(
                 x,
                 torch.embedding(
-                    self._value("position_embedding.weight"),
+                    program.value_of("position_embedding.weight"),
                     positions,
-                    x.numel // self.model.hidden,
-                    self.model.hidden,
+                    x.numel // program.model.hidden,
+                    program.model.hidden,
                 ),
             )
         return x
@@ -37,10 +39,10 @@ class VocabularyEnds(Regions):
         rows = torch.new(count, INDEX, tokens.nbytes)
         elsewhere = self._either(rows)
         found = torch.embedding(
-            self._value("token_embedding.weight"),
+            self.program.value_of("token_embedding.weight"),
             torch.new(count, INDEX, rows.nbytes),
             count,
-            self.model.hidden,
+            self.program.model.hidden,
         )
         return self._left(torch.masked(found, elsewhere))
 
@@ -52,26 +54,27 @@ class VocabularyEnds(Regions):
         y = self._left_forward(summand)
 
         def backward(saved: list[Value], gradients: list[Value]) -> tuple[Value]:
-            whole, _gathering = self._gather(gradients[0])
+            whole, _gathering = self.regions.gather(gradients[0])
             return (whole,)
 
         self.torch.record(y, (summand,), (), backward)
         return y
 
     def _left_forward(self, summand: Value) -> Value:
-        shard, ring = self._reduce(self.torch.new(summand.numel, summand.width, summand.nbytes))
+        shard, ring = self.regions.reduce(
+            self.torch.new(summand.numel, summand.width, summand.nbytes)
+        )
         del ring
-        return self._own(shard)
+        return self.regions.own(shard)
 
     def loss(self, logits: Value, targets: Value) -> Value:
-        if self.ranks == 1:
-            return super().loss(logits, targets)
+        """Cross-entropy of logits that no rank has whole."""
         if self.torch.convention.loss_in_place:
-            self._send("all_gather", 12 * targets.numel * self.ranks)
-            loss = self.torch.loss_in_place(logits, targets, self.ranks)
+            self.regions.send("all_gather", 12 * targets.numel * self.regions.ranks)
+            loss = self.torch.loss_in_place(logits, targets, self.regions.ranks)
         else:
             loss = self._cross_entropy(self.torch.cast(logits, 4), targets)
-        self.count(targets)
+        self.program.count(targets)
         return loss
 
     def _cross_entropy(self, logits: Value, targets: Value) -> Value:
@@ -93,7 +96,7 @@ class VocabularyEnds(Regions):
     def _loss_forward(self, logits: Value, targets: Value) -> tuple[Value, tuple[Value, ...]]:
         torch, n = self.torch, targets.numel
         largest = torch.new(n, 4, logits.nbytes)
-        self._send("all_reduce", largest.nbytes)
+        self.regions.send("all_reduce", largest.nbytes)
         shifted = torch.new(logits.numel, 4, logits.nbytes + largest.nbytes)
         rows = torch.new(n, INDEX, targets.nbytes)
         here = self._either(rows)
@@ -101,7 +104,7 @@ class VocabularyEnds(Regions):
         target_logit = self._picked(rows, here)
         torch.kernel(shifted.nbytes, shifted.nbytes)
         sums = self._stacked(target_logit, shifted)
-        self._send("all_reduce", sums.nbytes)
+        self.regions.send("all_reduce", sums.nbytes)
         counted = torch.new(n, 1, targets.nbytes)
         torch.kernel(shifted.nbytes, shifted.nbytes)
         return self._total(n, counted), (shifted, rows, here, counted)
