@@ -18,9 +18,12 @@ from lab_utils.estimate.memory.exact.lifetimes import Step
 from lab_utils.estimate.memory.optimizers import update_temporary_bytes
 from lab_utils.estimate.memory.terms import memory_of_rank
 from lab_utils.estimate.ops import ledger_parts
-from lab_utils.estimate.program.attention import Heads, Torch
+from lab_utils.estimate.program.attention import fused_attention, masked, products, repeat, softmax
 from lab_utils.estimate.program.conventions import CUDA
+from lab_utils.estimate.program.heads import Heads, rotate
+from lab_utils.estimate.program.kernels import Torch
 from lab_utils.estimate.program.live import Storage, Value
+from lab_utils.estimate.program.norms import layer_norm, rms_norm
 from lab_utils.estimate.program.tape import Leaf
 from lab_utils.layout.parameters import parameter_count
 
@@ -89,14 +92,14 @@ class _Bench:
         """The gradient of k comes transposed, and is copied where it ends."""
         q, k = self.heads(), self.heads()
         k.node.relayout = lambda gradient: bool(gradient.layout)
-        return self.torch.products(q, k, Heads(B, A, S, D))
+        return products(self.torch, q, k, Heads(B, A, S, D))
 
     def attention(self, groups: int) -> Value:
         q, k = self.input(B, S, H), self.input(B, S, groups * D)
         v = k if groups != A else q
         heads, shared = Heads(B, A, S, D), Heads(B, groups, S, D)
         q.layout = k.layout = "bsad"
-        return self.torch.fused_attention(q, q if groups == A else k, v, heads, shared)
+        return fused_attention(self.torch, q, q if groups == A else k, v, heads, shared)
 
 
 F, V = recorder.FFN, recorder.V
@@ -109,13 +112,13 @@ OURS: dict[str, Callable[[_Bench], Value]] = {
     "multiply": lambda b: b.torch.multiply(b.input(B, S, H), b.input(B, S, H)),
     "gelu": lambda b: b.torch.activation(b.input(B, S, H)),
     "silu": lambda b: b.torch.activation(b.input(B, S, H)),
-    "layer_norm": lambda b: b.torch.layer_norm(b.input(B, S, H), b.weight(H), b.weight(H)),
-    "rms_norm": lambda b: b.torch.rms_norm(b.input(B, S, H), b.weight(H)),
-    "rotary positions": lambda b: b.torch.rotate(b.heads(), Heads(B, A, S, D)),
-    "repeated heads": lambda b: b.torch.repeat(b.heads(K), Heads(B, K, S, D), A // K),
+    "layer_norm": lambda b: layer_norm(b.torch, b.input(B, S, H), b.weight(H), b.weight(H)),
+    "rms_norm": lambda b: rms_norm(b.torch, b.input(B, S, H), b.weight(H)),
+    "rotary positions": lambda b: rotate(b.torch, b.heads(), Heads(B, A, S, D)),
+    "repeated heads": lambda b: repeat(b.torch, b.heads(K), Heads(B, K, S, D), A // K),
     "product of heads": lambda b: b.product(),
-    "mask": lambda b: b.torch.masked(b.input(B, A, S, S), b.mask()),
-    "softmax": lambda b: b.torch.softmax(b.input(B, A, S, S)),
+    "mask": lambda b: masked(b.torch, b.input(B, A, S, S), b.mask()),
+    "softmax": lambda b: softmax(b.torch, b.input(B, A, S, S)),
     "embedding": lambda b: b.torch.embedding(b.weight(V, H), b.indices(), B * S, H),
     "cross_entropy": lambda b: b.torch.cross_entropy(b.input(B * S, V), b.indices()),
     "flash attention, shared keys": lambda b: b.attention(K),

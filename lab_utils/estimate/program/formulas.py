@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .attention import Torch
 from .conventions import Convention
+from .kernels import Torch
 from .live import Storage
 from .size import Size, coefficients, never_less
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .kernels import Torch
 from .live import Value
-from .norms import Norms
 
 
 class Heads:
@@ -50,103 +50,100 @@ class Heads:
         )
 
 
-class HeadKernels(Norms):
-    """A machine that cuts into heads, turns them and joins them."""
+def split_heads(torch: Torch, x: Value, heads: Heads) -> Value:
+    """(b, s, a·d) → (b, a, s, d), a view; its gradient is copied where it cannot be seen as (b,
+    s, a·d)."""
+    y = x.view("bsad").detach()
 
-    def split_heads(self, x: Value, heads: Heads) -> Value:
-        """(b, s, a·d) → (b, a, s, d), a view; its gradient is copied where it cannot be seen as (b,
-        s, a·d)."""
-        y = x.view("bsad").detach()
-
-        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value]:
-            g = gradients[0]
-            if not heads.merges(g.layout, 1, 3):
-                return (self._copied(g),)
-            return (
-                g.view(
-                    ""
-                    if heads.merges(g.layout, 0, 2)
-                    and heads.alike(g.layout, "bsad")
-                    or heads.merges(g.layout, 0, 2)
-                    else "bads"
-                ),
-            )
-
-        self.record(y, (x,), (), backward)
-        return y
-
-    def join_heads(self, x: Value, heads: Heads) -> Value:
-        """(b, a, s, d) → (b, s, a·d), copied where it must be."""
-        y = (
-            x.view().detach()
-            if heads.merges(x.layout, 1, 3)
-            else self.new(x.numel, x.width, x.nbytes)
+    def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value]:
+        g = gradients[0]
+        if not heads.merges(g.layout, 1, 3):
+            return (torch.copied(g),)
+        return (
+            g.view(
+                ""
+                if heads.merges(g.layout, 0, 2)
+                and heads.alike(g.layout, "bsad")
+                or heads.merges(g.layout, 0, 2)
+                else "bads"
+            ),
         )
-        self.record(
-            y,
-            (x,),
-            (),
-            lambda saved, g: (Value(g[0].storage, g[0].numel, g[0].width, layout="bsad"),),
-        )
-        return y
 
-    def rotate(self, x: Value, heads: Heads) -> Value:
-        """Rotary positions, as model.rotate writes them."""
-        if self.convention.fused_rotary:
-            return self._turned(x)
-        half, table, s = heads.d // 2, heads.s * (heads.d // 2), heads.s
-        # arange, negated, divided, the power
-        frequency = self._small(self._small(self._small(self.new(half, 4))))
-        angle = self._outer(self.new(s, 4), frequency, table)
-        cos = self.cast(self.new(table, 4, angle.nbytes), x.width)
-        sin = self.cast(self.new(table, 4, angle.nbytes), x.width)
-        left, right = self._halves(x, heads)
-        turned = self.add(self.times(left, cos), self.times(right, sin), subtract=True)
-        return self._cat(turned, self.add(self.times(left, sin), self.times(right, cos)))
+    torch.record(y, (x,), (), backward)
+    return y
 
-    def _turned(self, x: Value) -> Value:
-        """One kernel, whose result lies as its input; the table of angles is one for all layers,
-        made before the first step."""
-        y = self._small(x)
-        y.layout = x.layout
 
-        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value]:
-            of_x = self._small(gradients[0])
-            of_x.layout = gradients[0].layout
-            return (of_x,)
+def join_heads(torch: Torch, x: Value, heads: Heads) -> Value:
+    """(b, a, s, d) → (b, s, a·d), copied where it must be."""
+    y = x.view().detach() if heads.merges(x.layout, 1, 3) else torch.new(x.numel, x.width, x.nbytes)
+    torch.record(
+        y, (x,), (), lambda saved, g: (Value(g[0].storage, g[0].numel, g[0].width, layout="bsad"),)
+    )
+    return y
 
-        self.record(y, (x,), (), backward)
-        return y
 
-    def _outer(self, positions: Value, frequency: Value, numel: int) -> Value:
-        return self.new(numel, 4, positions.nbytes + frequency.nbytes)
+def rotate(torch: Torch, x: Value, heads: Heads) -> Value:
+    """Rotary positions, as model.rotate writes them."""
+    if torch.convention.fused_rotary:
+        return _turned(torch, x)
+    half, table, s = heads.d // 2, heads.s * (heads.d // 2), heads.s
+    # arange, negated, divided, the power
+    frequency = torch.elementwise(torch.elementwise(torch.elementwise(torch.new(half, 4))))
+    angle = _outer(torch, torch.new(s, 4), frequency, table)
+    cos = torch.cast(torch.new(table, 4, angle.nbytes), x.width)
+    sin = torch.cast(torch.new(table, 4, angle.nbytes), x.width)
+    left, right = _halves(torch, x, heads)
+    turned = torch.add(times(torch, left, cos), times(torch, right, sin), subtract=True)
+    return _cat(torch, turned, torch.add(times(torch, left, sin), times(torch, right, cos)))
 
-    def _halves(self, x: Value, heads: Heads) -> tuple[Value, Value]:
-        left, right = (Value(x.storage, x.numel // 2, x.width) for _ in range(2))
 
-        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value]:
-            return (self.new(2 * gradients[0].numel, gradients[0].width, 2 * gradients[0].nbytes),)
+def _turned(torch: Torch, x: Value) -> Value:
+    """One kernel, whose result lies as its input; the table of angles is one for all layers,
+    made before the first step."""
+    y = torch.elementwise(x)
+    y.layout = x.layout
 
-        self.record((left, right), (x,), (), backward)
-        return left, right
+    def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value]:
+        of_x = torch.elementwise(gradients[0])
+        of_x.layout = gradients[0].layout
+        return (of_x,)
 
-    def _cat(self, left: Value, right: Value) -> Value:
-        y = self.new(2 * left.numel, left.width, 2 * left.nbytes)
+    torch.record(y, (x,), (), backward)
+    return y
 
-        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value, Value]:
-            g = gradients[0]
-            return Value(g.storage, g.numel // 2, g.width), Value(g.storage, g.numel // 2, g.width)
 
-        self.record(y, (left, right), (), backward)
-        return y
+def _outer(torch: Torch, positions: Value, frequency: Value, numel: int) -> Value:
+    return torch.new(numel, 4, positions.nbytes + frequency.nbytes)
 
-    def times(self, x: Value, table: Value) -> Value:
-        """x times a table that needs no gradient, broadcast."""
-        y = self.new(x.numel, x.width, x.nbytes + table.nbytes)
-        self.record(
-            y,
-            (x,),
-            (table,),
-            lambda saved, g: (self.new(g[0].numel, g[0].width, g[0].nbytes + saved[0].nbytes),),
-        )
-        return y
+
+def _halves(torch: Torch, x: Value, heads: Heads) -> tuple[Value, Value]:
+    left, right = (Value(x.storage, x.numel // 2, x.width) for _ in range(2))
+
+    def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value]:
+        return (torch.new(2 * gradients[0].numel, gradients[0].width, 2 * gradients[0].nbytes),)
+
+    torch.record((left, right), (x,), (), backward)
+    return left, right
+
+
+def _cat(torch: Torch, left: Value, right: Value) -> Value:
+    y = torch.new(2 * left.numel, left.width, 2 * left.nbytes)
+
+    def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value, Value]:
+        g = gradients[0]
+        return Value(g.storage, g.numel // 2, g.width), Value(g.storage, g.numel // 2, g.width)
+
+    torch.record(y, (left, right), (), backward)
+    return y
+
+
+def times(torch: Torch, x: Value, table: Value) -> Value:
+    """x times a table that needs no gradient, broadcast."""
+    y = torch.new(x.numel, x.width, x.nbytes + table.nbytes)
+    torch.record(
+        y,
+        (x,),
+        (table,),
+        lambda saved, g: (torch.new(g[0].numel, g[0].width, g[0].nbytes + saved[0].nbytes),),
+    )
+    return y

@@ -17,8 +17,9 @@ from .tape import Leaf, Machine
 INDEX = 8  # bytes of an int64 token, target or position
 
 
-class Kernels(Machine):
-    """A machine with torch's kernels. `autocast`: the width that matrix products run in, or 0."""
+class Torch(Machine):
+    """A machine with torch's kernels; norms, heads and attention have files of their own.
+    `autocast`: the width that matrix products run in, or 0."""
 
     def __init__(self, convention: Convention = CPU) -> None:
         super().__init__()
@@ -57,7 +58,7 @@ class Kernels(Machine):
         result.layout = gradient.layout
         return result
 
-    def _for_product(self, x: Value | None) -> Value | None:
+    def for_product(self, x: Value | None) -> Value | None:
         """As autocast hands it to a matrix product; weights from its cache."""
         if x is None or not self.autocast or x.width == self.autocast:
             return x
@@ -78,14 +79,15 @@ class Kernels(Machine):
         self.record(y, (x,), (), lambda saved, g: (g[0],))
         return y
 
-    def _copied(self, gradient: Value) -> Value:
+    def copied(self, gradient: Value) -> Value:
+        """A gradient laid out anew; nothing is recorded."""
         return self.new(gradient.numel, gradient.width, gradient.nbytes)
 
     # -- matrix products ---------------------------------------------------------------------------
 
     def linear(self, x: Value, weight: Value, bias: Value | None, out: int, inner: int) -> Value:
         """(…, inner) → (…, out)."""
-        bias, weight, x = (self._for_product(v) for v in (bias, weight, x))
+        bias, weight, x = (self.for_product(v) for v in (bias, weight, x))
         rows, flops = x.numel // inner, 2 * (x.numel // inner) * out * inner
         y = self.new(
             rows * out,
@@ -99,7 +101,7 @@ class Kernels(Machine):
         def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value | None, ...]:
             g = gradients[0]
             if g.layout:  # k's gradient lies transposed where the head size runs fastest
-                g = self._copied(g)
+                g = self.copied(g)
             of_x = self.new(rows * inner, g.width, g.nbytes + out * inner * g.width, flops)
             of_weight = (
                 self.weight_gradient(out * inner, g.width, g.nbytes + rows * inner * g.width, flops)
@@ -128,7 +130,7 @@ class Kernels(Machine):
 
         def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value, Value]:
             g = gradients[0]
-            other = self._small(g) if subtract else g
+            other = self.elementwise(g) if subtract else g
             return tuple(
                 v if v.width == width else self._cast_back(v, width)
                 for v, width in zip((g, other), widths, strict=True)
@@ -229,7 +231,7 @@ class Kernels(Machine):
         return loss
 
     def _log_softmax(self, x: Value) -> Value:
-        y = self._small(x)
+        y = self.elementwise(x)
         self.record(
             y,
             (x,),
@@ -240,9 +242,10 @@ class Kernels(Machine):
 
     def scale(self, x: Value) -> Value:
         """x times a number."""
-        y = self._small(x)
-        self.record(y, (x,), (), lambda saved, g: (self._small(g[0]),))
+        y = self.elementwise(x)
+        self.record(y, (x,), (), lambda saved, g: (self.elementwise(g[0]),))
         return y
 
-    def _small(self, x: Value) -> Value:
+    def elementwise(self, x: Value) -> Value:
+        """One pass that reads x and writes as much; nothing is recorded."""
         return self.new(x.numel, x.width, x.nbytes)

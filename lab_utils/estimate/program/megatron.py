@@ -11,8 +11,10 @@ saves its result alone; and statistics of norms, embeddings and logits are left 
 from __future__ import annotations
 
 from ...config import ModelConfig, ParallelConfig, TrainConfig
-from .attention import Heads, Torch
+from .attention import mix, products, softmax
 from .conventions import MEGATRON
+from .heads import Heads
+from .kernels import Torch
 from .live import Value
 from .rank_shape import held_placements, held_shapes
 from .tensor import ParallelProgram
@@ -21,38 +23,30 @@ from .tensor import ParallelProgram
 STATE_BYTES = 18
 
 
-class _Torch(Torch):
-    """torch with Megatron's two other kernels."""
-
-    def dropout(self, x: Value) -> Value:
-        """x with some of it zeroed; saves which."""
-        y, mask = self.new(x.numel, x.width, x.nbytes), self.new(x.numel, 1)
-        self.record(
-            y,
-            (x,),
-            (mask,),
-            lambda saved, g: (self.new(g[0].numel, g[0].width, g[0].nbytes + saved[0].nbytes),),
-        )
-        return y
-
-    def scaled_masked_softmax(self, scores: Value) -> Value:
-        """One kernel; saves its result."""
-        return self.softmax(scores)
+def dropout(torch: Torch, x: Value) -> Value:
+    """x with some of it zeroed; saves which."""
+    y, mask = torch.new(x.numel, x.width, x.nbytes), torch.new(x.numel, 1)
+    torch.record(
+        y,
+        (x,),
+        (mask,),
+        lambda saved, g: (torch.new(g[0].numel, g[0].width, g[0].nbytes + saved[0].nbytes),),
+    )
+    return y
 
 
 class MegatronProgram(ParallelProgram):
     """A block as Megatron-LM runs it."""
 
-    torch: _Torch
-
     def _then_add(self, x: Value, y: Value, scope: str) -> Value:
         self.torch.enter(scope.replace("residual", "dropout"))
-        return super()._then_add(x, self.torch.dropout(y), scope)
+        return super()._then_add(x, dropout(self.torch, y), scope)
 
     def _core(self, q: Value, k: Value, v: Value, heads: Heads, groups: Heads) -> Value:
         torch = self.torch
-        weights = torch.dropout(torch.scaled_masked_softmax(torch.products(q, k, heads)))
-        return torch.mix(weights, v, heads)
+        # scale, mask and softmax are one kernel
+        weights = dropout(torch, softmax(torch, products(torch, q, k, heads)))
+        return mix(torch, weights, v, heads)
 
 
 def layer_activations(
@@ -69,7 +63,7 @@ def layer_activations(
     `recompute`: "none", "selective" or "full". Only the model's hidden, heads, ffn and seq matter.
     """
     config = _config(model, micro_batch, tp, sequence_parallel, recompute)
-    torch = _Torch(MEGATRON)
+    torch = Torch(MEGATRON)
     program = MegatronProgram(torch, config, held_shapes(config, ["blocks.0"], 0))
     found: dict[str, int] = {}
     at, before = "attention_norm", 0

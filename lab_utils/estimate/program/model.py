@@ -8,11 +8,13 @@ from functools import partial
 from math import prod
 
 from ...config import TrainConfig
-from .attention import Heads, Torch
+from .attention import fused_attention, masked, mix, repeat, scaled_products, softmax
 from .context import ring_attention, swapped
-from .kernels import INDEX
+from .heads import Heads, join_heads, rotate, split_heads
+from .kernels import INDEX, Torch
 from .live import Storage, Value
 from .messages import Message
+from .norms import layer_norm, rms_norm
 from .tape import Leaf
 
 
@@ -99,8 +101,8 @@ class Program:
         self.torch.enter(name)
         weight = self.value_of(f"{name}.weight")
         if self.model.norm == "rmsnorm":
-            return self.torch.rms_norm(x, weight)
-        return self.torch.layer_norm(x, weight, self.value_of(f"{name}.bias"))
+            return rms_norm(self.torch, x, weight)
+        return layer_norm(self.torch, x, weight, self.value_of(f"{name}.bias"))
 
     def attention(self, name: str, x: Value) -> Value:
         """Attention.forward, with the rank's heads."""
@@ -115,14 +117,14 @@ class Program:
             Heads(b, self._out(f"{name}.key") // d, s, d),
         )
         q, k, v = (
-            self.torch.split_heads(y, like)
+            split_heads(self.torch, y, like)
             for y, like in zip(projected, (heads, groups, groups), strict=True)
         )
         if model.positions == "rope":
             self.torch.enter(f"{name}.rotate")
-            q, k = self.torch.rotate(q, heads), self.torch.rotate(k, groups)
+            q, k = rotate(self.torch, q, heads), rotate(self.torch, k, groups)
         self.torch.enter(f"{name}.core")
-        joined = self.torch.join_heads(self.core(name, q, k, v, heads, groups), heads)
+        joined = join_heads(self.torch, self.core(name, q, k, v, heads, groups), heads)
         return self.leave(f"{name}.output", joined)
 
     def core(self, name: str, q: Value, k: Value, v: Value, heads: Heads, groups: Heads) -> Value:
@@ -154,14 +156,14 @@ class Program:
     def _core(self, q: Value, k: Value, v: Value, heads: Heads, groups: Heads) -> Value:
         torch = self.torch
         if self.model.attention == "sdpa":
-            return torch.fused_attention(q, k, v, heads, groups)
+            return fused_attention(torch, q, k, v, heads, groups)
         times = heads.a // groups.a
         if times != 1:
-            k, v = (torch.repeat(x, groups, times) for x in (k, v))
-        scores = torch.scores(q, k, heads)
+            k, v = (repeat(torch, x, groups, times) for x in (k, v))
+        scores = scaled_products(torch, q, k, heads)
         future = torch.new(heads.s * heads.s, 1)
         future = torch.new(heads.s * heads.s, 1, future.nbytes)
-        return torch.mix(torch.softmax(torch.masked(scores, future)), v, heads)
+        return mix(torch, softmax(torch, masked(torch, scores, future)), v, heads)
 
     def mlp(self, name: str, x: Value) -> Value:
         """MLP.forward."""

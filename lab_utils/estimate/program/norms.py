@@ -4,108 +4,112 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .kernels import Kernels
+from .kernels import Torch
 from .live import Value
 
 
-class Norms(Kernels):
-    """A machine with torch's norms."""
+def layer_norm(torch: Torch, x: Value, weight: Value, bias: Value | None) -> Value:
+    """Saves its input and two statistics a token."""
+    h = weight.numel
+    rows = x.numel // h
+    y = torch.new(x.numel, x.width, x.nbytes + weight.nbytes)
+    statistics = torch.convention.norm_statistics_width(x.width)
+    mean, spread = torch.new(rows, statistics), torch.new(rows, statistics)
+    biased = bias is not None
 
-    def layer_norm(self, x: Value, weight: Value, bias: Value | None) -> Value:
-        """Saves its input and two statistics a token."""
-        h = weight.numel
-        rows = x.numel // h
-        y = self.new(x.numel, x.width, x.nbytes + weight.nbytes)
-        statistics = self.convention.norm_statistics_width(x.width)
-        mean, spread = self.new(rows, statistics), self.new(rows, statistics)
-        biased = bias is not None
+    def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value | None, ...]:
+        g = gradients[0]
+        of_x = torch.new(rows * h, g.width, g.nbytes + saved[0].nbytes)
+        return (
+            of_x,
+            torch.new(h, saved[3].width),
+            torch.new(h, saved[3].width) if biased else None,
+        )
 
-        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value | None, ...]:
-            g = gradients[0]
-            of_x = self.new(rows * h, g.width, g.nbytes + saved[0].nbytes)
-            return (
-                of_x,
-                self.new(h, saved[3].width),
-                self.new(h, saved[3].width) if biased else None,
-            )
+    torch.record(y, (x, weight, bias), (x, mean, spread, weight), backward)
+    return y
 
-        self.record(y, (x, weight, bias), (x, mean, spread, weight), backward)
-        return y
 
-    def rms_norm(self, x: Value, weight: Value) -> Value:
-        """One kernel, or written out: pow, mean, rsqrt and two products, in fp32 whatever the width
-        of x."""
-        if self.convention.fused_rms_norm:
-            return self._fused_rms_norm(x, weight)
-        wide, h = self.cast(x, 4), weight.numel
-        rows = x.numel // h
-        square = self._power(wide)
-        spread = self._rsqrt(self._mean(square, rows))
-        del square
-        scaled = self._scale_rows(wide, spread)
-        scaled = self._scale_columns(scaled, weight, rows)
-        return self.cast(scaled, x.width)
+def rms_norm(torch: Torch, x: Value, weight: Value) -> Value:
+    """One kernel, or written out: pow, mean, rsqrt and two products, in fp32 whatever the width
+    of x."""
+    if torch.convention.fused_rms_norm:
+        return _fused_rms_norm(torch, x, weight)
+    wide, h = torch.cast(x, 4), weight.numel
+    rows = x.numel // h
+    square = _power(torch, wide)
+    spread = _rsqrt(torch, _mean(torch, square, rows))
+    del square
+    scaled = _scale_rows(torch, wide, spread)
+    scaled = _scale_columns(torch, scaled, weight, rows)
+    return torch.cast(scaled, x.width)
 
-    def _fused_rms_norm(self, x: Value, weight: Value) -> Value:
-        h, rows = weight.numel, x.numel // weight.numel
-        y = self.new(x.numel, x.width, x.nbytes + weight.nbytes)
-        spread = self.new(rows, self.convention.norm_statistics_width(x.width))
 
-        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value, Value]:
-            g = gradients[0]
-            of_x = self.new(rows * h, g.width, g.nbytes + saved[0].nbytes)
-            return of_x, self.new(h, saved[2].width)
+def _fused_rms_norm(torch: Torch, x: Value, weight: Value) -> Value:
+    h, rows = weight.numel, x.numel // weight.numel
+    y = torch.new(x.numel, x.width, x.nbytes + weight.nbytes)
+    spread = torch.new(rows, torch.convention.norm_statistics_width(x.width))
 
-        self.record(y, (x, weight), (x, spread, weight), backward)
-        return y
+    def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value, Value]:
+        g = gradients[0]
+        of_x = torch.new(rows * h, g.width, g.nbytes + saved[0].nbytes)
+        return of_x, torch.new(h, saved[2].width)
 
-    def _power(self, x: Value) -> Value:
-        y = self.new(x.numel, x.width, x.nbytes)
+    torch.record(y, (x, weight), (x, spread, weight), backward)
+    return y
 
-        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value]:
-            power = self._small(saved[0])
-            doubled = self._small(power)
-            return (self.new(power.numel, power.width, gradients[0].nbytes + doubled.nbytes),)
 
-        self.record(y, (x,), (x,), backward)
-        return y
+def _power(torch: Torch, x: Value) -> Value:
+    y = torch.new(x.numel, x.width, x.nbytes)
 
-    def _mean(self, x: Value, rows: int) -> Value:
-        y, numel = self.new(rows, x.width, x.nbytes), x.numel
-        self.record(y, (x,), (), lambda saved, g: (self.new(numel, g[0].width, g[0].nbytes),))
-        return y
+    def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value]:
+        power = torch.elementwise(saved[0])
+        doubled = torch.elementwise(power)
+        return (torch.new(power.numel, power.width, gradients[0].nbytes + doubled.nbytes),)
 
-    def _rsqrt(self, x: Value) -> Value:
-        y = self._small(x)
+    torch.record(y, (x,), (x,), backward)
+    return y
 
-        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value]:
-            cube, halved = self._small(saved[0]), self._small(gradients[0])
-            return (self.new(cube.numel, cube.width, cube.nbytes + halved.nbytes),)
 
-        self.record(y, (x,), (y,), backward)
-        return y
+def _mean(torch: Torch, x: Value, rows: int) -> Value:
+    y, numel = torch.new(rows, x.width, x.nbytes), x.numel
+    torch.record(y, (x,), (), lambda saved, g: (torch.new(numel, g[0].width, g[0].nbytes),))
+    return y
 
-    def _scale_rows(self, x: Value, factors: Value) -> Value:
-        y, rows = self.new(x.numel, x.width, x.nbytes + factors.nbytes), factors.numel
 
-        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value, Value]:
-            g = gradients[0]
-            products = self.new(g.numel, g.width, g.nbytes + saved[0].nbytes)
-            of_x = self.new(g.numel, g.width, g.nbytes + saved[1].nbytes)
-            return of_x, self.new(rows, g.width, products.nbytes)
+def _rsqrt(torch: Torch, x: Value) -> Value:
+    y = torch.elementwise(x)
 
-        self.record(y, (x, factors), (x, factors), backward)
-        return y
+    def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value]:
+        cube, halved = torch.elementwise(saved[0]), torch.elementwise(gradients[0])
+        return (torch.new(cube.numel, cube.width, cube.nbytes + halved.nbytes),)
 
-    def _scale_columns(self, x: Value, weight: Value, rows: int) -> Value:
-        y = self.new(x.numel, x.width, x.nbytes + weight.nbytes)
+    torch.record(y, (x,), (y,), backward)
+    return y
 
-        def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value, Value]:
-            g, scale = gradients[0], saved[1]
-            products = self.new(g.numel, g.width, g.nbytes + saved[0].nbytes)
-            of_x = self.new(g.numel, g.width, g.nbytes + scale.nbytes)
-            of_weight = self.new(scale.numel, g.width, products.nbytes)
-            return of_x, self.cast(of_weight, scale.width)
 
-        self.record(y, (x, weight), (x, weight), backward)
-        return y
+def _scale_rows(torch: Torch, x: Value, factors: Value) -> Value:
+    y, rows = torch.new(x.numel, x.width, x.nbytes + factors.nbytes), factors.numel
+
+    def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value, Value]:
+        g = gradients[0]
+        products = torch.new(g.numel, g.width, g.nbytes + saved[0].nbytes)
+        of_x = torch.new(g.numel, g.width, g.nbytes + saved[1].nbytes)
+        return of_x, torch.new(rows, g.width, products.nbytes)
+
+    torch.record(y, (x, factors), (x, factors), backward)
+    return y
+
+
+def _scale_columns(torch: Torch, x: Value, weight: Value, rows: int) -> Value:
+    y = torch.new(x.numel, x.width, x.nbytes + weight.nbytes)
+
+    def backward(saved: Sequence[Value], gradients: list[Value]) -> tuple[Value, Value]:
+        g, scale = gradients[0], saved[1]
+        products = torch.new(g.numel, g.width, g.nbytes + saved[0].nbytes)
+        of_x = torch.new(g.numel, g.width, g.nbytes + scale.nbytes)
+        of_weight = torch.new(scale.numel, g.width, products.nbytes)
+        return of_x, torch.cast(of_weight, scale.width)
+
+    torch.record(y, (x, weight), (x, weight), backward)
+    return y

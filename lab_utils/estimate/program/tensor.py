@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...config import TrainConfig
-from .attention import Torch
+from .kernels import Torch
 from .live import Value
 from .model import Program
 from .regions import Regions

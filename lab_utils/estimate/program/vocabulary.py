@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .attention import masked
 from .kernels import INDEX
 from .live import Value
 from .regions import Regions
@@ -44,7 +45,7 @@ class SharedVocabulary:
             count,
             self.program.model.hidden,
         )
-        return self._left(torch.masked(found, elsewhere))
+        return self._left(masked(torch, found, elsewhere))
 
     def _either(self, rows: Value) -> Value:
         below, above = (self.torch.new(rows.numel, 1, rows.nbytes) for _ in range(2))

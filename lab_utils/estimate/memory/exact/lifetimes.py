@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from ....config import TrainConfig
 from ....layout.pipeline_events import Receive, Release, Run, Send, pipeline_events
 from ....layout.schedule import Action, make_schedule, splits_backward
-from ...program.attention import Torch
 from ...program.conventions import CONVENTIONS
+from ...program.kernels import Torch
 from ...program.live import Storage, Value
 from ...program.rank_shape import held_placements, held_units
 from ...program.stage_parts import parts_of_stages

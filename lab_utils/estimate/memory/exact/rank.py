@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from ....config import TrainConfig
 from ....layout.units import Unit
-from ...program.attention import Torch
-from ...program.kernels import INDEX
+from ...program.kernels import INDEX, Torch
 from ...program.live import Storage, Value
 from ...program.tensor import program_of
 from .sharded import Sharded

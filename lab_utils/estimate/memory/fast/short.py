@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ....config import TrainConfig
 from ....layout.units import Unit
-from ...program.attention import Torch
+from ...program.kernels import Torch
 from ...program.live import Value
 from ...program.size import Size
 from ..exact.rank import Rank
