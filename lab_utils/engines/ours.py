@@ -1,4 +1,12 @@
-"""Our engine: the layouts of `parallel/` behind the steps that every engine has."""
+"""Our engine: the layouts of `parallel/` behind the steps that every engine has.
+
+One step and where to read it: `forward_backward` runs the model's parts in the pipeline's order
+(parallel/pipeline.py; without a pipeline, one after the other), and hooks tell `layout.sync` of
+each gradient. Under ZeRO-3 the parts were wrapped when the layout was made, so that their weights
+are here when they run: parallel/zero.py says when, in the order of layout/zero_events.py,
+parallel/flat_unit.py does it to a unit's buffers, and parallel/comm.py sends and counts. `update`
+clips and applies what this rank owns (update.py).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +47,7 @@ class OurEngine(Engine):
             else None
         )
         self.optimizer_shards = self.layout.sync.optimizer_shards()
-        self.change = Update(self.optimizer_shards, self.layout, config, mesh, self.scaler)
+        self.updates = Update(self.optimizer_shards, self.layout, config, mesh, self.scaler)
 
     def forward_backward(self, batch: StepBatch) -> float:
         sync = self.layout.sync
@@ -51,7 +59,7 @@ class OurEngine(Engine):
         return loss_sum if self.mesh["tp"].rank == 0 else 0.0
 
     def update(self) -> bool:
-        applied = self.change()
+        applied = self.updates.apply()
         if applied:
             self.layout.sync.gather_parameters()
         return applied
@@ -81,8 +89,8 @@ class OurEngine(Engine):
 
     def held(self) -> dict[str, Any]:
         return held_tensors(self.layout.sync) | {
-            "optimizer": self.change.states(),
-            "offloaded": self.change.offloaded(),
+            "optimizer": self.updates.states(),
+            "offloaded": self.updates.offloaded(),
         }
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Update:
-    """Applies one optimizer step per call. Where weights are not fp32, or live elsewhere than the
+    """Applies optimizer steps. Where weights are not fp32, or live elsewhere than the
     optimizer (`--offload`), it keeps fp32 master weights and writes the rounded result back."""
 
     def __init__(
@@ -55,8 +55,9 @@ class Update:
             ]
         return master if self.offload else master.to(self.mesh.device)
 
-    def __call__(self) -> bool:
-        """False if the gradients overflowed on any rank: then nothing is applied anywhere."""
+    def apply(self) -> bool:
+        """One optimizer step. False if the gradients overflowed on any rank: then nothing is
+        applied anywhere."""
         factor = 1.0 / self.scaler.scale if self.scaler else 1.0
         if self.scaler or self.config.clip > 0:
             norm = (

@@ -1,6 +1,7 @@
 """What one rank hands to collectives in one optimizer step, and what of it goes over the wire.
 
-Closed forms in the number of micro-batches m, for every strategy. With Ψ parameters and N ranks a
+Activations (tp, cp) are the messages of the ledger's ops, once for each of the m micro-batches; all
+else is closed forms. With Ψ parameters and N ranks a
 data-parallel step moves 2Ψ(N−1)/N numbers whatever m is; ZeRO-2 moves (m+1)/2 times that, ZeRO-3
 1.5·m times (Rajbhandari et al. 2020, section 7, at m = 1). Tensor parallelism moves four
 all-reduces a layer and micro-batch; with sequence parallelism the backward pass also gathers the
@@ -22,15 +23,16 @@ from ..layout.units import units_of_part
 from ..layout.wire import wire_bytes
 from ..layout.zero_events import gathers_after_update, reductions
 from ..report import Traffic
-from .context_traffic import context_parallel_items
 from .memory.fast.standing import alike
 from .memory.terms import element_bytes, unit_bytes
+from .ops import ledger_parts
 from .program.rank_shape import held_placements, held_units
 from .program.stage_parts import parts_of_stages
-from .tensor_traffic import Item, summand_numels, tensor_parallel_items
+from .summands import summand_numels
 
 # gradients are reduced in fp32; under bf16 autocast the parameters, so the gradients, stay fp32
 GRADIENT_BYTES = 4
+Item = tuple[str, str, str, int, int]  # op, axis, purpose, calls, bytes in all
 _NORM_BYTES = 8  # the squared norm travels as one fp64 number
 
 
@@ -94,8 +96,8 @@ def _summed(
     sums: dict[tuple[str, str, str], tuple[int, int]] = {}
     sources = (
         _data_parallel(config, shown, blocks, pp_rank, tp_rank),
-        tensor_parallel_items(config, pp_rank, partial),
-        context_parallel_items(config, pp_rank, tp_rank),
+        _activations(config, pp_rank, tp_rank),
+        [("all_reduce", "tp", "gradient", 1, partial * element_bytes(config))] if partial else [],
         _pipeline(config, shown, pp_rank, tp_rank),
         _control(config),
     )
@@ -153,6 +155,16 @@ def _replicated(
     return len(
         _bucketed(numels, None if p.gradient_sync == "naive" else p.bucket_bytes, size)
     ), size * sum(numels.values())
+
+
+def _activations(config: TrainConfig, pp_rank: int, tp_rank: int) -> Iterator[Item]:
+    """What the ops of a micro-batch send, m times; the ranks of a ring send alike."""
+    m = config.micro_batches
+    if config.parallel.tp == config.parallel.cp == 1:
+        return
+    for _, ops in ledger_parts(config, pp_rank, tp_rank):
+        for message in (message for op in ops for message in op.traffic):
+            yield message.op, message.axis, message.purpose, m, m * message.bytes
 
 
 def _pipeline(

@@ -1,5 +1,7 @@
-"""What a data-parallel rank does with ZeRO's units in one step, event by event. The engine and the
-estimator's player carry these events out, closed forms and tools read them.
+"""What a data-parallel rank does with ZeRO's units in one step, event by event. The engine asks
+`before_part`, `after_part`, `ReduceOrder` and `after_update` for what comes next, and carries it
+out. `zero_events` puts the same together to a whole step, in which FORWARD and BACKWARD stand for
+the model's own work: the estimator plays it, closed forms and tools read it.
 
 *Weights*, stage 3: a part's units are unsharded before it computes, forward and again backward, and
 those of the part that comes next travel meanwhile. Forward they are resharded after the part;
@@ -79,7 +81,8 @@ def before_part(needed: Iterable[str], ahead: Iterable[str]) -> tuple[Event, ...
 
 
 def after_part(needed: Iterable[str]) -> tuple[Event, ...]:
-    """Stage 3, after the forward pass of a part."""
+    """Stage 3, after the forward pass of a part. The last part's units, too, although its backward
+    pass comes next and gathers them again."""
     return tuple(Event(Do.RESHARD, unit) for unit in needed)
 
 

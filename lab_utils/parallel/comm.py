@@ -1,8 +1,9 @@
 """Counted collectives: the only room of ours that calls torch.distributed to move data.
 
 An Axis is one line of the rank grid (a mesh dimension): who stands on it, where we stand, and the
-collectives along it. Each call enters the ledger with its payload and its wire bytes before it
-leaves. On an axis of one rank every collective is the identity and enters nothing.
+collectives along it. Each call enters the ledger before it leaves, with its payload and the wire
+bytes of a ring; where we send the messages ourselves, their bytes replace those. On an axis of one
+rank every collective is the identity and enters nothing.
 """
 
 from __future__ import annotations
@@ -148,7 +149,8 @@ class Axis:
             return Pending()
         shard = self._equal_parts(whole)[self.rank]
         call = self._open("all_gather", purpose, whole, label)
-        return Pending(call, (_all_gather(whole, shard.clone(), group=self.group, async_op=True),))
+        own = shard.clone()  # the result is written over the shard while it is read
+        return Pending(call, (_all_gather(whole, own, group=self.group, async_op=True),))
 
     def reduce_scatter(
         self, whole: Tensor, *, purpose: str, label: str = ""

@@ -21,8 +21,10 @@ class ShardedState(Enum):
 
 
 class FlatUnit:
-    """One unit's buffers on this rank. `parameters` are views of `whole`; `shard` is what this rank
-    updates."""
+    """One unit's buffers on this rank. `parameters` are views of `whole`, `shard` is what this rank
+    updates: in stages 1 and 2 a part of `whole`; in stage 3 a tensor of its own, and while the unit
+    is sharded `whole` has no memory (its storage is resized to 0) and the parameters no elements.
+    """
 
     def __init__(
         self,
@@ -35,6 +37,7 @@ class FlatUnit:
         gathered_dtype: torch.dtype,
     ) -> None:
         self.unit, self.axis, self.stage, self.dtype, self.device = unit, axis, stage, dtype, device
+        self.name = unit.name
         self.whole = torch.zeros(unit.numel, dtype=gathered_dtype, device=device)
         self.views = {
             one.name: self.whole[one.offset : one.offset + one.numel].view(shapes[one.name])
@@ -76,9 +79,7 @@ class FlatUnit:
             parameter.data = self.views[name]
         self.axis.ledger.hold("gathered", self.whole)
         self._mine(self.whole).copy_(self.shard)
-        self._gathering = self.axis.all_gather(
-            self.whole, purpose="parameter", label=self.unit.name
-        )
+        self._gathering = self.axis.all_gather(self.whole, purpose="parameter", label=self.name)
         self.state = ShardedState.UNSHARDING
 
     def wait_for_unshard(self) -> None:
@@ -104,7 +105,7 @@ class FlatUnit:
 
     def gather_updated(self) -> Pending:
         """Stages 1 and 2: begin to bring every rank's updated shard here."""
-        return self.axis.all_gather(self.whole, purpose="parameter", label=self.unit.name)
+        return self.axis.all_gather(self.whole, purpose="parameter", label=self.name)
 
     # -- gradients ---------------------------------------------------------------------------------
 
@@ -130,7 +131,7 @@ class FlatUnit:
         if self.stage > 1:
             self.gradient = None
         self._summed, pending = self.axis.reduce_scatter(
-            self._leaving, purpose="gradient", label=self.unit.name
+            self._leaving, purpose="gradient", label=self.name
         )
         return pending
 

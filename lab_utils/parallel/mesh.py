@@ -53,7 +53,8 @@ class Mesh:
 
     @property
     def data(self) -> Axis:
-        """The axis of all ranks that hold the same weights: over it gradients are summed."""
+        """The axis of all ranks that train the same weights, whole or in shards: over it gradients
+        are summed."""
         if "dp_cp" in self._axes:
             return self._axes["dp_cp"]
         return self._axes["cp" if self._axes["cp"].size > 1 else "dp"]

@@ -80,7 +80,7 @@ class Sharded(ShardedSync):
         super().__init__(model, axis, [unit for unit in every if _trained(unit)])
         self.averaged_over = axis.size if average else 1
         self.rooms, self.all_units = rooms, every
-        self.unit = {unit.unit.name: unit for unit in every}
+        self.unit = {unit.name: unit for unit in every}
         self.shards = [nn.Parameter(unit.shard) for unit in self.units]
         self._order: list[nn.Module] = []  # of the modules, as they first ran
         if any(unit.stage == 3 for unit in every):
@@ -149,7 +149,7 @@ class Sharded(ShardedSync):
         self._carry_out(before_part(self._units_in(module), ahead))
 
     def _units_in(self, module: nn.Module) -> list[str]:
-        return [unit.unit.name for unit in self.rooms[module]]
+        return [unit.name for unit in self.rooms[module]]
 
     def _reshard_frozen_after(self, module: nn.Module, inputs: Any) -> Any:
         """A unit that is trained is resharded when its gradients leave; a frozen one when the

@@ -38,7 +38,7 @@ class ShardedSync(GradientSync):
 
     def __init__(self, model: nn.Module, axis: Axis, units: list[FlatUnit]) -> None:
         super().__init__(model, axis)
-        self.units, self.unit = units, {unit.unit.name: unit for unit in units}
+        self.units, self.unit = units, {unit.name: unit for unit in units}
         self.stage = next((unit.stage for unit in units), 0)  # 0: nothing is trained
         self.order = ReduceOrder([unit.unit for unit in units], self.stage)
         self.pending: dict[str, Pending] = {}  # by unit
@@ -93,7 +93,7 @@ class ShardedSync(GradientSync):
         n, r = self.axis.size, self.axis.rank
         return [
             OptimizerShard(
-                u.unit.name,
+                u.name,
                 u.shard,
                 lambda u=u: u.shard_gradient,
                 tuple(Piece(*piece) for piece in u.unit.pieces(n, r)),
@@ -102,8 +102,9 @@ class ShardedSync(GradientSync):
         ]
 
     def wrap(self, parts: list[Part]) -> list[Part]:
-        """Stage 3: the same parts, each with its weights unsharded first and resharded after, and
-        again in the backward pass."""
+        """Stage 3: the same parts, each with its weights unsharded first and resharded after. In
+        the backward pass they are unsharded again, and resharded when the unit's last gradient
+        exists (`ReduceOrder.gradient`)."""
         if self.stage < 3:
             return parts
         needs = [self._units_of(part) for part in parts]
