@@ -1,0 +1,82 @@
+"""The operations of one block under a GPU's roof."""
+
+from __future__ import annotations
+
+from ...i18n import t
+from ..frame.controls import State
+from ..frame.scene import Item, Scene, circle, rect, text
+from ..frame.units import digits
+from .costs import OpDot, dots_of, gpu_of, ridge
+from .plane import HEIGHT as PLANE_HEIGHT
+from .plane import LEFT, TOP, Plane
+from .plane import WIDTH as PLANE_WIDTH
+
+WIDTH, HEIGHT = 760, 320
+_PLANE = Plane(20, 20_000, 10e12, 2000e12)
+_XS = ((100, "100"), (1000, "1,000"), (10_000, "10,000"))
+_YS = ((10e12, "10 T"), (100e12, "100 T"), (1000e12, "1,000 T"))
+
+
+def scene(state: State, lang: str) -> Scene:
+    """Products and attention where the estimator puts them; element-wise work at the left wall."""
+    gpu, dots = gpu_of(state), dots_of(state)
+    corner = ridge(gpu)
+    counted = [dot for dot in dots if dot.intensity]
+    items: list[Item] = _PLANE.axes(_XS, _YS, t("FLOPs per byte →", "每字节运算量 →", lang))
+    items.append(_PLANE.roof(gpu.peak_flops_per_second, gpu.hbm_bytes_per_second))
+    at = _PLANE.x(corner)
+    name = t(f"ridge: {digits(corner)}", f"脊点：{digits(corner)}", lang)
+    items.append(text("ridge", at, TOP - 8, name, "ink", 12, "middle"))
+    for dot in dots:
+        items.append(_mark(dot, corner, lang))
+    return {"items": [*items, *_key(lang)], "alt": _summary(counted, dots, corner, lang)}
+
+
+def _mark(dot: OpDot, corner: float, lang: str) -> Item:
+    if not dot.intensity:
+        y = TOP + PLANE_HEIGHT - 12
+        number = ("attention_norm", "attention.residual", "mlp_norm", "mlp.residual")
+        place = number.index(dot.name) if dot.name in number else 4 + (dot.name[0] == "m")
+        return rect(f"op-{dot.name}", LEFT + 4, y - 13 * place, 9, 9, "sand", title=dot.name)
+    rate = t("estimated ", "估算 ", lang) + f"{digits(dot.flops_per_second / 1e12)} TFLOP/s"
+    tip = (
+        f"{dot.name}, I = {digits(dot.intensity)}"
+        if lang == "en"
+        else (f"{dot.name}，I = {digits(dot.intensity)}")
+    )
+    fill = "blue4" if dot.intensity >= corner else "fire"
+    return circle(
+        f"op-{dot.name}",
+        _PLANE.x(dot.intensity),
+        _PLANE.y(dot.flops_per_second),
+        6,
+        fill,
+        title=tip + t(", ", "，", lang) + rate,
+    )
+
+
+def _key(lang: str) -> list[Item]:
+    words = (
+        ("fire", t("memory limits", "受限于内存", lang)),
+        ("blue4", t("arithmetic limits", "受限于算术", lang)),
+        ("sand", t("element-wise: memory, at any batch", "逐元素：总受限于内存", lang)),
+    )
+    found: list[Item] = []
+    for i, ((fill, name), x) in enumerate(zip(words, (80, 230, 390), strict=True)):
+        found.append(circle(f"key{i}", x, HEIGHT - 14, 5, fill))
+        found.append(text(f"key-name{i}", x + 12, HEIGHT - 10, name, size=12))
+    found.append(
+        text("who", LEFT + PLANE_WIDTH + 12, TOP + 4, t("data sheet", "规格", lang), "soft", 12)
+    )
+    return found
+
+
+def _summary(counted: list[OpDot], dots: tuple[OpDot, ...], corner: float, lang: str) -> str:
+    right = sum(dot.intensity >= corner for dot in counted)
+    return t(
+        f"Of {len(dots)} operations of a block {right} lie right of the ridge at"
+        f" {digits(corner)} FLOPs per byte; memory limits the other {len(dots) - right}.",
+        f"一层的 {len(dots)} 个运算中，有 {right} 个在脊点（每字节 {digits(corner)} 次）右边；"
+        f"其余 {len(dots) - right} 个受限于内存。",
+        lang,
+    )
