@@ -12,7 +12,7 @@ from ..frame.units import percent
 from .costs import JOB, SETTING, dots_of, gpu_of, ridge, step_of
 from .step_scene import resource_words
 
-PRODUCTS, WAITING = 3, 0.2
+PRODUCTS, ARITHMETIC, WAITING = 3, 0.5, 0.3
 
 
 def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
@@ -36,8 +36,9 @@ def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
         ),
         Step(
             task=(
-                "One GPU: find a job that arithmetic limits, for at least 60 % of its step.",
-                "单张 GPU：找一个受限于算术的任务，算术至少占一步的 60 %。",
+                "One GPU: find a job that arithmetic limits, for at least"
+                f" {percent(ARITHMETIC)} of its step.",
+                f"单张 GPU：找一个受限于算术的任务，算术至少占一步的 {percent(ARITHMETIC)}。",
             ),
             needs=(given(controls, ranks=1), _need(SETTING, _too_little_arithmetic)),
             why=(
@@ -45,7 +46,7 @@ def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
                 " memory with any batch.",
                 "宽的模型对碰到的每个数做更多运算；窄的模型，批次再大也在搬运内存。",
             ),
-            solution={"model": "llama3-8b"},
+            solution={"model": "llama3-8b", "batch": 8},
         ),
         Step(
             task=(
@@ -83,12 +84,12 @@ def _too_few_products(state: State, lang: str) -> str | None:
 def _too_little_arithmetic(state: State, lang: str) -> str | None:
     step = step_of(state)
     share = step.savings["compute"] / step.step
-    if share >= 0.6:
+    if share >= ARITHMETIC:
         return None
     name = resource_words(step.bottleneck, lang)
     return t(
-        f"free arithmetic would save {percent(share)} of 60 %; the limit is {name}.",
-        f"算术可省 {percent(share)}，要求 60 %；现在受限于{name}。",
+        f"free arithmetic would save {percent(share)} of {percent(ARITHMETIC)}; the limit is {name}.",
+        f"算术可省 {percent(share)}，要求 {percent(ARITHMETIC)}；现在受限于{name}。",
         lang,
     )
 

@@ -57,9 +57,9 @@ def scene(state: State, lang: str) -> Scene:
     for number, resource in enumerate(RESOURCES):
         y, share = 116 + 26 * number, step.savings[resource] / step.step
         fill = "fire" if resource == step.bottleneck else "stone"
-        items.append(text(f"{resource}-name", 0, y + 14, resource_words(resource, lang)))
-        items.append(rect(resource, _X, y, _LENGTH * min(1.0, share), 18, fill))
+        items.append(text(f"free-{resource}-name", 0, y + 14, resource_words(resource, lang)))
+        items.append(rect(f"free-{resource}", _X, y, _LENGTH * min(1.0, share), 18, fill))
         at = _X + _LENGTH * min(1.0, share) + 8
-        items.append(text(f"{resource}-share", at, y + 14, percent(share), size=12))
+        items.append(text(f"free-{resource}-share", at, y + 14, percent(share), size=12))
     items.append(text("limit", 0, HEIGHT - 14, limit, bold=True))
     return {"items": items, "alt": limit}
