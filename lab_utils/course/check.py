@@ -24,6 +24,9 @@ class Home(NamedTuple):
 
 
 HOMES = {
+    "fit_roof": Home("lab01", "fit_roof"),
+    "diagnose": Home("lab01", "diagnose"),
+    "prefetch": Home("lab01", "prefetch"),
     "accumulate": Home("lab03", "accumulate"),
     "checkpoint": Home("lab03", "Segment"),
     "plan_checkpoints": Home("lab03", "plan_checkpoints"),
@@ -33,7 +36,6 @@ HOMES = {
     "zero1": Home("lab06", "Zero1"),
     "zero2": Home("lab06", "Zero2"),
     "zero3": Home("lab06", "Zero3"),
-    "share_bottlenecks": Home("lab01", "share"),
 }
 _WORDS = ("Failure", "Measured", "Result")
 __all__ = sorted([*HOMES, *_WORDS])

@@ -88,7 +88,8 @@ def _too_little_arithmetic(state: State, lang: str) -> str | None:
         return None
     name = resource_words(step.bottleneck, lang)
     return t(
-        f"free arithmetic would save {percent(share)} of {percent(ARITHMETIC)}; the limit is {name}.",
+        f"free arithmetic would save {percent(share)} of {percent(ARITHMETIC)};"
+        f" the limit is {name}.",
         f"算术可省 {percent(share)}，要求 {percent(ARITHMETIC)}；现在受限于{name}。",
         lang,
     )

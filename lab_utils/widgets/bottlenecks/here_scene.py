@@ -7,7 +7,7 @@ from ..frame.controls import State
 from ..frame.scene import Item, Scene, circle, text
 from ..frame.units import digits
 from .dots import recorded
-from .plane import LEFT, TOP, Plane
+from .plane import Plane
 
 WIDTH, HEIGHT = 760, 300
 _PLANE = Plane(0.25, 64, 4e9, 200e9)
@@ -36,6 +36,5 @@ def scene(state: State, lang: str) -> Scene:
     )
     about = t(", ", "，", lang).join(found.about)
     where = t(f"Recorded: {about}", f"录制：{about}", lang)
-    items.append(text("ran", LEFT + 80, TOP - 18, ran, bold=True))
-    items.append(text("about", 0, HEIGHT - 10, layer + where, "soft", 12))
+    items.append(text("about", 0, HEIGHT - 10, where, "soft", 12))
     return {"items": items, "alt": layer + ran}

@@ -27,16 +27,16 @@ def scene(state: State, lang: str) -> Scene:
     at = _PLANE.x(corner)
     name = t(f"ridge: {digits(corner)}", f"脊点：{digits(corner)}", lang)
     items.append(text("ridge", at, TOP - 8, name, "ink", 12, "middle"))
+    uncounted = [dot.name for dot in dots if not dot.intensity]
     for dot in dots:
-        items.append(_mark(dot, corner, lang))
+        place = uncounted.index(dot.name) if dot.name in uncounted else 0
+        items.append(_mark(dot, place, corner, lang))
     return {"items": [*items, *_key(lang)], "alt": _summary(counted, dots, corner, lang)}
 
 
-def _mark(dot: OpDot, corner: float, lang: str) -> Item:
+def _mark(dot: OpDot, place: int, corner: float, lang: str) -> Item:
     if not dot.intensity:
         y = TOP + PLANE_HEIGHT - 12
-        number = ("attention_norm", "attention.residual", "mlp_norm", "mlp.residual")
-        place = number.index(dot.name) if dot.name in number else 4 + (dot.name[0] == "m")
         return rect(f"op-{dot.name}", LEFT + 4, y - 13 * place, 9, 9, "sand", title=dot.name)
     rate = t("estimated ", "估算 ", lang) + f"{digits(dot.flops_per_second / 1e12)} TFLOP/s"
     tip = (

@@ -9,7 +9,7 @@ from ..frame.scene import Item, Scene, rect, text
 from ..frame.units import percent, seconds
 from .costs import step_of
 
-WIDTH, HEIGHT = 760, 250
+WIDTH, HEIGHT = 760, 224
 _X, _LENGTH = 190, 480
 RESOURCES = ("compute", "memory bandwidth", "network: dp", "latency")
 
@@ -61,5 +61,4 @@ def scene(state: State, lang: str) -> Scene:
         items.append(rect(f"free-{resource}", _X, y, _LENGTH * min(1.0, share), 18, fill))
         at = _X + _LENGTH * min(1.0, share) + 8
         items.append(text(f"free-{resource}-share", at, y + 14, percent(share), size=12))
-    items.append(text("limit", 0, HEIGHT - 14, limit, bold=True))
     return {"items": items, "alt": limit}

@@ -1,7 +1,14 @@
-"""The checks of lab 01."""
+"""The checks of lab 01, bottlenecks: a roof fitted to measured dots, a cause named from evidence, a
+loader that never lets the step wait.
+
+Roofs are held against dots, the dots of this machine among them; causes against what each resource
+explains of a step; a loader is watched while it reads: how many at once, how far ahead.
+"""
 
 from __future__ import annotations
 
-from .shares import EXERCISE as share_bottlenecks
+from .causes import EXERCISE as diagnose
+from .loading import EXERCISE as prefetch
+from .roofs import EXERCISE as fit_roof
 
-__all__ = ["share_bottlenecks"]
+__all__ = ["diagnose", "fit_roof", "prefetch"]
