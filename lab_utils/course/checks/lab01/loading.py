@@ -83,7 +83,8 @@ def _train(answer: Callable[..., Iterator[int]], case: Case) -> Facts:
             came.append(batch)
             time.sleep(STEP_SECONDS)
             ahead = max(ahead, disk.begun - len(came))
-            during = during or disk.begun - 1
+            if len(came) == 1:
+                during = disk.begun - 1
             if len(came) > 2 * case.batches:
                 break
     except OSError as error:
