@@ -37,6 +37,7 @@ class Plane(NamedTuple):
         self, xs: Sequence[tuple[float, str]], ys: Sequence[tuple[float, str]], words: str
     ) -> Iterator[Item]:
         base = TOP + HEIGHT
+        yield text("y-words", 0, 14, "↑ FLOP/s", "soft", 12)
         for i, (at, name) in enumerate(xs):
             yield line(f"x{i}", self.x(at), TOP, self.x(at), base)
             yield text(f"x-name{i}", self.x(at), base + 17, name, "soft", 12, "middle")
@@ -44,7 +45,6 @@ class Plane(NamedTuple):
             yield line(f"y{i}", LEFT, self.y(at), LEFT + WIDTH, self.y(at))
             yield text(f"y-name{i}", LEFT - 8, self.y(at) + 4, name, "soft", 12, "end")
         yield text("x-words", LEFT + WIDTH, base + 36, words, "soft", 12, "end")
-        yield text("y-words", 0, 14, "↑ FLOP/s", "soft", 12)
 
     def roof(self, flops_per_second: float, bytes_per_second: float) -> Item:
         """The slope from the left edge or the floor up to the ridge, then the flat."""
