@@ -33,6 +33,7 @@ HOMES = {
     "zero1": Home("lab06", "Zero1"),
     "zero2": Home("lab06", "Zero2"),
     "zero3": Home("lab06", "Zero3"),
+    "share_tensor_parallelism": Home("lab07", "share"),
 }
 _WORDS = ("Failure", "Measured", "Result")
 __all__ = sorted([*HOMES, *_WORDS])

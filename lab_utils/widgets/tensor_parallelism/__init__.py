@@ -1,0 +1,5 @@
+"""How many items the ranks hold."""
+
+from .tool import explorer
+
+__all__ = ["explorer"]
