@@ -1,4 +1,4 @@
-"""How many items the ranks hold."""
+"""Tensor parallelism: who holds which part of a block, where ranks must talk, and what it costs."""
 
 from .tool import explorer
 
