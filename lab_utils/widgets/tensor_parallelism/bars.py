@@ -56,7 +56,7 @@ def _figures(cost: Cost, lang: str) -> Iterator[Item]:
         (
             t("waiting for messages", "等待通信", lang),
             percent(cost.waiting),
-            t("nothing hides it", "没有计算可以掩盖它", lang),
+            t("the next product needs the sum", "下一个乘法等着这个和", lang),
         ),
     )
     for i, (name, value, detail) in enumerate(figures):

@@ -15,6 +15,10 @@ from .costs import SETTING, Cost, cost_of
 
 def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
     """The three steps, each solved by a layout that one would copy."""
+    small = {"sequence": False, "model": "llama3-8b", "micro_batch": 1}
+    eight = percent(cost_of(small | {"ranks": 8}).waiting)
+    large = {"sequence": True, "model": "gpt3-175b", "micro_batch": 1}
+    sixteen = percent(cost_of(large | {"ranks": 16}).waiting)
     return (
         Step(
             task=(
@@ -29,10 +33,10 @@ def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
             ),
             why=(
                 "Weights, gradients and optimizer states are cut to a quarter; what the ranks send"
-                " in an all-reduce hardly grows with their number. Eight ranks would wait for a"
-                " quarter of the step: there is half as much to compute and as much to send.",
+                " in an all-reduce hardly grows with their number. Eight ranks would wait for"
+                f" {eight} of the step: half as much to compute, as much to send.",
                 "权重、梯度和优化器状态都只剩四分之一，而 all-reduce 的发送量几乎不随 rank 数增长。"
-                "用八个 rank，就有四分之一的时间在等待：计算减半，通信不减。",
+                f"用八个 rank，一步有 {eight} 的时间在等待：计算减半，通信不减。",
             ),
             solution={"ranks": 4},
         ),
@@ -71,8 +75,9 @@ def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
             ),
             why=(
                 "Eight ranks fill a machine. Sixteen would cross to a second one, and wait for"
-                " nearly half of every step; Megatron-LM and Llama 3 405B stop at eight as well.",
-                "八个 rank 正好用满一台机器。十六个就要跨到第二台，每一步近一半时间在等待。"
+                f" {sixteen} of every step; Megatron-LM and Llama 3 405B stop at eight as well.",
+                "八个 rank 正好用满一台机器。十六个就要跨到第二台，"
+                f"每一步有 {sixteen} 的时间在等待。"
                 "Megatron-LM 和 Llama 3 405B 也都止于八。",
             ),
             solution={"model": "gpt3-175b", "ranks": 8, "sequence": True},

@@ -22,18 +22,12 @@ from .walk import (
     part_of_tensor,
     travels,
 )
-from .walk_words import CUTS, NAMES, PARTS, counted, operators, said, summary
+from .walk_words import CUTS, NAMES, OPERATORS, PARTS, counted, operators, said, summary
 
-WIDTH, HEIGHT = 760, 448
+WIDTH, HEIGHT = 760, 460
 _LEFT, _PITCH, _CELL = 64, 46.4, 40
 _MATRIX, _SIDE, _NAMES, _LANES, _LANES_END = 44, 44, 120, 130, 338
 _FILL = {"whole": "blue4", "tokens": "blue4", "features": "blue2", "summand": "sand"}
-_SHORT = {
-    "identity": ("–", "–"),
-    "all-reduce": ("all-reduce", "all-reduce"),
-    "all-gather": ("gather", "gather"),
-    "reduce-scatter": ("scatter", "scatter"),
-}
 
 
 def scene(state: State, lang: str) -> Scene:
@@ -121,8 +115,11 @@ def _lanes(ranks: int, sequence: bool, moment: Moment, lang: str) -> Iterator[It
             fill = _FILL[part]
             yield rect(f"cell{key}", left, top, wide, high, fill, rx=1, title=title, **outline)
             if gradient:
-                middle = x + _CELL / 2
-                yield text(f"d{key}", middle, y - 1, "∂", "fire", 11, "middle", bold=True)
+                at = top + high / 2 + 5
+                size = 14 if min(wide, high) > 12 else 9
+                if min(wide, high) >= 8:
+                    ink = f"on-{fill}"
+                    yield text(f"d{key}", left + wide / 2, at, "∂", ink, size, "middle", bold=True)
         if gathers_again(moment, sequence):
             x = _x(moment.column)
             frame = {"stroke": "blue5", "stroke-width": 1, "stroke-dasharray": "3 2"}
@@ -143,7 +140,7 @@ def _operators(ranks: int, sequence: bool, moment: Moment, lang: str) -> Iterato
         for row, (phase, name) in enumerate(phases):
             place = column if phase == "forward" else column - 1
             now = op is not None and moment == Moment(phase, place)
-            ink, words = "fire" if now else "ink", t(*_SHORT[name], lang)
+            ink, words = "fire" if now else "ink", t(*OPERATORS[name], lang)
             y = top + 18 * row
             yield text(f"op{column}-{phase}", middle, y, words, ink, 12, "middle", bold=now)
             if now and op != "identity":
@@ -154,16 +151,17 @@ def _operators(ranks: int, sequence: bool, moment: Moment, lang: str) -> Iterato
 def _words(ranks: int, sequence: bool, moment: Moment, lang: str) -> Iterator[Item]:
     yield text("said", 0, 20, said(ranks, sequence, moment, lang), size=14)
     count = counted(ranks, sequence, moment, lang)
-    yield text("counted", 0, HEIGHT - 46, count, bold=True)
+    yield text("counted", 0, HEIGHT - 62, count, bold=True)
     x = 0.0
     for part, fill in (("whole", "blue4"), ("features", "blue2"), ("summand", "sand")):
         words = t(*PARTS[part], lang)
-        yield rect(f"key-{part}", x + 1, HEIGHT - 28, 12, 12, fill, rx=2)
-        yield text(f"key-name-{part}", x + 20, HEIGHT - 18, words, size=12)
+        yield rect(f"key-{part}", x + 1, HEIGHT - 45, 12, 12, fill, rx=2)
+        yield text(f"key-name-{part}", x + 20, HEIGHT - 35, words, size=12)
         x += 225
     note = t(
-        "height: tokens · width: features · ∂: its gradient",
-        "高：词元 · 宽：特征 · ∂：它的梯度",
+        "a box's height: all tokens (a strip: 1/N of them) · its width: all features"
+        " · ∂: the gradient",
+        "格子的高：全部词元（横条：1/N）· 宽：全部特征 · ∂：梯度",
         lang,
     )
-    yield text("key-note", 0, HEIGHT - 2, note, "soft", 12)
+    yield text("key-note", 0, HEIGHT - 8, note, "soft", 12)

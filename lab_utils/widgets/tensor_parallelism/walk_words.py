@@ -5,11 +5,8 @@ from __future__ import annotations
 from ...i18n import t
 from .walk import (
     CUT,
-    ENTERS,
-    LEAVES,
     MOMENTS,
     NORMS,
-    SUMMANDS,
     Moment,
     at_work,
     calls_until,
@@ -43,10 +40,16 @@ PARTS = {
     "summand": ("a summand of full size", "完整大小的加数"),
 }
 WEIGHT_NAMES = {
-    "qkv": ("query, key, value", "query、key、value"),
-    "out": ("attention output", "注意力输出投影"),
+    "qkv": ("Query, key, value", "query、key、value"),
+    "out": ("Attention output", "注意力输出投影"),
     "up": ("MLP up", "MLP 的 up"),
     "down": ("MLP down", "MLP 的 down"),
+}
+OPERATORS = {
+    "identity": ("identity", "恒等"),
+    "all-reduce": ("all-reduce", "all-reduce"),
+    "all-gather": ("all-gather", "all-gather"),
+    "reduce-scatter": ("reduce-scatter", "reduce-scatter"),
 }
 CUTS = {"columns": ("cut by columns", "按列切"), "rows": ("cut by rows", "按行切")}
 
@@ -103,7 +106,8 @@ def said(ranks: int, sequence: bool, moment: Moment, lang: str) -> str:
     if weight:
         name = t(*WEIGHT_NAMES[weight], lang)
         return t(
-            f"Back through {name}: the gradient of its input, and its own, of this rank's part.",
+            f"Back through this product ({name}): the gradient of its input, and of this rank's"
+            " weights.",
             f"反向经过 {name}：得到输入的梯度，以及本 rank 那部分权重的梯度。",
             lang,
         )
