@@ -89,8 +89,8 @@ def _names(moment: Moment, lang: str) -> Iterator[Item]:
 def _lanes(ranks: int, sequence: bool, moment: Moment, lang: str) -> Iterator[Item]:
     """On every rank, a box for each tensor; what is there fills its part of it."""
     shown = _shown(ranks)
-    pitch = min(52.0, (_LANES_END - _LANES) / len(shown))
-    height = min(44.0, pitch - 8)
+    pitch = min(80.0, (_LANES_END - _LANES) / len(shown))
+    height = min(64.0, pitch - 8)
     for lane, rank in enumerate(shown):
         y = _LANES + lane * pitch
         yield text(f"rank{rank}", 0, y + height / 2 + 4, f"rank {rank}", bold=True)
