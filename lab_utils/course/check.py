@@ -36,6 +36,9 @@ HOMES = {
     "zero1": Home("lab06", "Zero1"),
     "zero2": Home("lab06", "Zero2"),
     "zero3": Home("lab06", "Zero3"),
+    "operators": Home("lab07", "operators"),
+    "vocab_loss": Home("lab07", "vocab_loss"),
+    "sequence_mlp": Home("lab07", "SequenceMLP"),
 }
 _WORDS = ("Failure", "Measured", "Result")
 __all__ = sorted([*HOMES, *_WORDS])

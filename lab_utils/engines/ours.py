@@ -1,11 +1,11 @@
 """Our engine: the layouts of `parallel/` behind the steps that every engine has.
 
-One step and where to read it: `forward_backward` runs the model's parts in the pipeline's order
-(parallel/pipeline.py; without a pipeline, one after the other), and hooks tell `layout.sync` of
-each gradient. Under ZeRO-3 the parts were wrapped when the layout was made, so that their weights
-are here when they run: parallel/zero.py says when, in the order of layout/zero_events.py,
-parallel/flat_unit.py does it to a unit's buffers, and parallel/comm.py sends and counts. `update`
-clips and applies what this rank owns (update.py).
+One step, of which train/loop.py calls both halves, and where to read it: `forward_backward` runs
+the model's parts in the pipeline's order (parallel/pipeline.py; without a pipeline, one after the
+other), and hooks tell `layout.sync` of each gradient. Under ZeRO-3 the parts were wrapped when the
+layout was made, so that their weights are here when they run: parallel/zero.py says when, in the
+order of layout/zero_events.py, parallel/flat_unit.py does it to a unit's buffers, and
+parallel/comm.py sends and counts. `update` clips and applies what this rank owns (update.py).
 """
 
 from __future__ import annotations

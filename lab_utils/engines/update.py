@@ -40,6 +40,7 @@ class Update:
         )
         self.offload = config.parallel.offload
         self.separate = self.offload or config.precision == "bf16-pure"
+        # where nothing is kept apart they are the model's own memory: the optimizer writes there
         self.weights = [
             nn.Parameter(self._master(o) if self.separate else o.weight.detach()) for o in shards
         ]

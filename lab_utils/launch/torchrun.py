@@ -6,13 +6,11 @@ from __future__ import annotations
 import atexit
 import gc
 import os
-import time
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from ..i18n import t
+from .gloo_threads import let_gloo_rest
 
 
 def ranks_exist() -> bool:
@@ -58,27 +56,4 @@ def _leave() -> None:
 
     gc.collect()
     dist.destroy_process_group()
-    _let_threads_rest()
-
-
-def _let_threads_rest(seconds: float = 2.0) -> None:
-    """Return when no thread of gloo is at work.
-
-    It lets go of a call's tensors after the call has returned, and needs the interpreter for that:
-    if it is gone by then, the process dies with SIGABRT. (Seen in every fourth run on a machine
-    with eight times more to do than it has cores.)
-    """
-    deadline = time.monotonic() + seconds
-    while _gloo_is_at_work() and time.monotonic() < deadline:
-        time.sleep(0.001)
-
-
-def _gloo_is_at_work() -> bool:
-    """Whether a thread of gloo runs, or would if a core were free; False where the system does not
-    tell (outside Linux)."""
-    for path in Path("/proc/self/task").glob("*/stat"):
-        with suppress(OSError):  # it has just ended
-            name, state = path.read_text().rsplit(") ", 1)
-            if "gloo" in name and state[0] == "R":
-                return True
-    return False
+    let_gloo_rest()

@@ -137,7 +137,7 @@ class ReduceOrder:
 
     def _reduce(self, unit: str) -> list[Event]:
         events = self.collect()
-        self.missing[unit] = set(self.units[unit])
+        self.missing[unit] = set(self.units[unit])  # for the next micro-batch
         self.left.add(unit)
         self.under_way = unit
         return [*events, Event(Do.REDUCE, unit)]

@@ -75,7 +75,7 @@ class _Ring(Pending):
     def __init__(self, call: Call, hops: Iterator[None]) -> None:
         super().__init__(call)
         self._hops = hops
-        next(hops)
+        next(hops)  # sends the first message; of three ranks on, the others wait for us
 
     def _block(self) -> None:
         for _ in self._hops:

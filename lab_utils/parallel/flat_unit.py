@@ -98,6 +98,8 @@ class FlatUnit:
             self._drop()
 
     def _drop(self) -> None:
+        # Freeing the storage, and not the tensors, leaves what autograd has saved valid: once the
+        # unit is gathered into the same storage again, the saved views hold the weights again
         for parameter in self.parameters.values():
             parameter.data = parameter.data.new_empty(0)
         self.whole.untyped_storage().resize_(0)

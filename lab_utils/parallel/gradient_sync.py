@@ -58,7 +58,8 @@ class GradientSync:
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Backward passes inside only add to this rank's gradients; nothing is sent."""
+        """For all micro-batches but the last: backward passes inside only add to this rank's
+        gradients, and nothing is sent (ZeRO-2 and 3 send each micro-batch's all the same)."""
         self.enabled = False
         try:
             yield

@@ -71,7 +71,7 @@ class ShardedSync(GradientSync):
                     self.unit[name].wait_for_unshard()
                 case Do.RESHARD:
                     self.unit[name].reshard()
-                case Do.GRADIENT:
+                case Do.GRADIENT:  # it is in its buffer already; this is for the trace
                     self.axis.ledger.mark("gradient", name)
                 case Do.NO_GRADIENT:
                     unit = self.unit[self.order.unit_of[name]]

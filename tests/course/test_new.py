@@ -41,9 +41,9 @@ def python(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Path:
-    """A house in which lesson 07 was begun and built."""
+    """A house in which lesson 98 was begun and built."""
     root = copy_of_the_house(tmp_path_factory.mktemp("house"))
-    done = python(root, "-m", "lab_utils", "new", "07", "odd_shares", "--title", "Odd", "奇数")
+    done = python(root, "-m", "lab_utils", "new", "98", "odd_shares", "--title", "Odd", "奇数")
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == len(FILES) + 1
     done = python(root, "-m", "lab_utils", "build")
@@ -52,12 +52,12 @@ def made(tmp_path_factory) -> Path:
 
 
 def test_the_lesson_and_the_lab_are_whole(made):
-    lesson = nbformat.read(made / "lessons/zh/07_odd_shares.ipynb", as_version=4)
-    assert lesson.cells[0].source.startswith("# 07 · 奇数")
-    solution = nbformat.read(made / "solutions/en/07_odd_shares.ipynb", as_version=4)
+    lesson = nbformat.read(made / "lessons/zh/98_odd_shares.ipynb", as_version=4)
+    assert lesson.cells[0].source.startswith("# 98 · 奇数")
+    solution = nbformat.read(made / "solutions/en/98_odd_shares.ipynb", as_version=4)
     said = next(cell for cell in solution.cells if cell.id == "share-check").outputs
     assert "✓ share_odd_shares: passed" in json.dumps(said, ensure_ascii=False)
-    lab = nbformat.read(made / "labs/en/07_odd_shares.ipynb", as_version=4)
+    lab = nbformat.read(made / "labs/en/98_odd_shares.ipynb", as_version=4)
     assert any("YOUR CODE HERE" in cell.source for cell in lab.cells)
 
 
@@ -72,7 +72,7 @@ def test_its_planted_answers_and_its_tool_pass_the_tests_of_all(made):
 
 def test_the_sources_keep_the_house_style(made):
     ruff = ["-m", "ruff"]
-    new = ["lab_utils/widgets/odd_shares", "lab_utils/course/checks/lab07"]
+    new = ["lab_utils/widgets/odd_shares", "lab_utils/course/checks/lab98"]
     for verb in (["check"], ["format", "--check"]):
         done = python(made, *ruff, *verb, *new, "lab_utils/course/check.py")
         assert done.returncode == 0, done.stdout

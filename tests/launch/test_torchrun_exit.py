@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab_utils.launch.torchrun import _let_threads_rest
+from lab_utils.launch.gloo_threads import let_gloo_rest
 
 
 @pytest.mark.skipif(
@@ -34,13 +34,13 @@ def test_a_thread_of_gloo_that_is_at_work_is_waited_for(name, waited_for):
     thread = threading.Thread(target=work)
     thread.start()
     begun.wait()
-    _let_threads_rest(seconds=5.0)
+    let_gloo_rest(seconds=5.0)
     assert bool(ended) == waited_for
     thread.join()
 
 
 def test_patience_ends(monkeypatch):
-    monkeypatch.setattr("lab_utils.launch.torchrun._gloo_is_at_work", lambda: True)
+    monkeypatch.setattr("lab_utils.launch.gloo_threads._at_work", lambda: True)
     began = time.monotonic()
-    _let_threads_rest(seconds=0.05)
+    let_gloo_rest(seconds=0.05)
     assert 0.05 <= time.monotonic() - began < 1.0

@@ -104,7 +104,7 @@ def watched_step(config: TrainConfig) -> dict:
     engine.forward_backward(next(steps))
     look("sum")
     before = [weights_by_shard(sync, number, config) for number in range(LAST + 1)]
-    engine.change()
+    engine.updates.apply()
     look("update")
     between = [weights_by_shard(sync, number, config) for number in range(LAST + 1)]
     sync.gather_parameters()
@@ -114,7 +114,7 @@ def watched_step(config: TrainConfig) -> dict:
     changed = {"update": shards_changed(before, between), "gather": shards_changed(before, after)}
     numels = [
         sum(x.numel() for x in states if x.dim())
-        for states in (engine.change.states(), engine.change.offloaded())
+        for states in (engine.updates.states(), engine.updates.offloaded())
     ]
     return {
         "rank": mesh["dp"].rank,

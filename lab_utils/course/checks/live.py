@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...i18n import t
+from ...launch.gloo_threads import let_gloo_rest
 from .ranks import BrokenRule
 
 RESIZING = {"aten::resize_", "aten::set_"}
@@ -72,6 +73,7 @@ class LiveStorages(TorchDispatchMode):
 
     def now(self) -> int:
         """Bytes alive, after everything that nobody can reach any more is gone."""
+        let_gloo_rest(seconds=0.2)
         gc.collect()
         return self._scan()
 
