@@ -12,7 +12,7 @@ from ..text import table
 from .flags import one_sentence, whole_from_1
 
 _MOST = 100  # layouts: each is played through, and told apart from the fastest in a sentence
-_PINS = ("tp", "pp", "dp", "zero", "micro_batch", "virtual_stages")
+_PINS = ("tp", "cp", "pp", "dp", "zero", "micro_batch", "virtual_stages")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +74,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=t("do not vary it", "固定此项"),
         )
     parser.add_argument(
+        "--cp-kind",
+        default=None,
+        choices=("ring", "all-to-all"),
+        help=t("do not vary it", "固定此项"),
+    )
+    parser.add_argument(
         "--recompute",
         default=None,
         choices=("none", "selective", "full"),
@@ -105,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
     shape = preset_shape(args.preset) | ({"seq": args.seq} if args.seq else {})
     pins: dict[str, Any] = {
         name: getattr(args, name)
-        for name in (*_PINS, "recompute", "schedule")
+        for name in (*_PINS, "cp_kind", "recompute", "schedule")
         if getattr(args, name) is not None
     }
     plans = plan(
