@@ -75,9 +75,7 @@ def test_equal_parts(ratio, m):
         (do, name): times * forward / LAYERS
         for (do, times), name in product(((Do.FORWARD, 1), (Do.BACKWARD, 2)), names)
     }
-    step = played(
-        zero_events(needs, units, 3, m), computing, dict.fromkeys(names, gather / LAYERS)
-    )
+    step = played(zero_events(needs, units, 3, m), computing, dict.fromkeys(names, gather / LAYERS))
     # to the time of one part of 32, in each micro-batch
     one_part = 1.1 * max(2 * forward, gather) / LAYERS
     assert waiting == pytest.approx(step - 3 * m * forward, abs=m * one_part)
