@@ -3,6 +3,7 @@
 # make test-all       all cases of those sets, and every notebook in both languages
 # make build          the notebooks from their sources
 # make cuda-rules     what CUDA's kernels keep, recorded anew without a GPU, and the estimator held to it (once 4.7 GB)
+# make exports        what Megatron-LM's and torchtitan's own parsers make of our exports, recorded anew (once 1.5 GB)
 # All of it stays in this folder: .venv (libraries) and .cache (JupyterLab's settings).
 
 lang ?= en
@@ -18,7 +19,7 @@ JUPYTER := .cache/jupyterlab-$(lang)
 NOTEBOOKS := $(wildcard lessons/$(lang)/*.ipynb labs/$(lang)/*.ipynb)
 LOCALE := $(if $(filter zh,$(lang)),zh_CN,default)
 
-.PHONY: lab build test test-all cuda-rules
+.PHONY: lab build test test-all cuda-rules exports
 .DEFAULT_GOAL := lab
 
 # Trusted notebooks show their saved pictures and folded answers at once, before anything is run.
@@ -52,6 +53,21 @@ $(CUDA_RULES)/installed: requirements.txt
 	$(BIN)/python -m venv $(CUDA_RULES)
 	$(CUDA_RULES)/bin/python -m pip install --disable-pip-version-check \
 	  'torch===$(shell sed -n 's/^torch==//p' requirements.txt)' $$(grep -E '^(numpy|cloudpickle|psutil|tqdm)==' requirements.txt)
+	@touch $@
+
+# An environment that looks into .venv for torch and adds what two frameworks want besides. Megatron-LM's parser is in no
+# package: MEGATRON_LM=a-checkout-of-it has it asked, too; otherwise what was recorded of it stays.
+EXPORTS := .cache/exports
+
+exports: .venv/installed-test $(EXPORTS)/installed
+	PYTHONPATH=. $(EXPORTS)/bin/python tests/measured/exports.py
+	$(BIN)/python -m pytest tests/exports
+
+$(EXPORTS)/installed: .venv/installed-test
+	@rm -rf $(EXPORTS)
+	$(BIN)/python -m venv $(EXPORTS)
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $$(echo $(EXPORTS)/lib/python*/site-packages)/lab.pth
+	$(EXPORTS)/bin/python -m pip install --disable-pip-version-check torchtitan==0.3.0 megatron-core==0.16.1 triton
 	@touch $@
 
 .venv/installed: requirements.txt pyproject.toml | .venv/made

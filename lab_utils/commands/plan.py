@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+import sys
+from typing import TYPE_CHECKING, Any
 
 from ..config import ConfigError, ModelConfig
 from ..config.presets import PRESETS, preset_shape
@@ -11,8 +12,11 @@ from ..i18n import t
 from ..text import table
 from .flags import one_sentence, whole_from_1
 
+if TYPE_CHECKING:
+    from ..estimate.plan import Plan
+
 _MOST = 100  # layouts: each is played through, and told apart from the fastest in a sentence
-_PINS = ("tp", "pp", "dp", "zero", "micro_batch", "virtual_stages")
+_PINS = ("tp", "cp", "pp", "dp", "zero", "micro_batch", "virtual_stages")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=t("do not vary it", "固定此项"),
         )
     parser.add_argument(
+        "--cp-kind",
+        default=None,
+        choices=("ring", "all-to-all"),
+        help=t("do not vary it", "固定此项"),
+    )
+    parser.add_argument(
         "--recompute",
         default=None,
         choices=("none", "selective", "full"),
@@ -84,6 +94,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         choices=("1f1b", "interleaved", "zero-bubble"),
         help=t("do not vary it", "固定此项"),
+    )
+    parser.add_argument(
+        "--export",
+        default=None,
+        choices=("megatron", "torchtitan", "deepspeed"),
+        help=t(
+            "print what that framework needs to run the fastest layout that it can express,"
+            " nothing else",
+            "只输出让该框架运行其中最快（且它能表达）的布局所需的命令或配置",
+        ),
     )
 
 
@@ -105,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
     shape = preset_shape(args.preset) | ({"seq": args.seq} if args.seq else {})
     pins: dict[str, Any] = {
         name: getattr(args, name)
-        for name in (*_PINS, "recompute", "schedule")
+        for name in (*_PINS, "cp_kind", "recompute", "schedule")
         if getattr(args, name) is not None
     }
     plans = plan(
@@ -115,9 +135,12 @@ def run(args: argparse.Namespace) -> int:
         args.global_batch,
         precision=args.precision,
         optimizer=args.optimizer,
-        top=args.top,
+        top=_MOST if args.export else args.top,
         **pins,
     )
+    if args.export:
+        _print_export(plans, args.export, args.gpus_per_node)
+        return 0
     head = (
         t("layout", "布局"),
         t("step", "步时"),
@@ -156,3 +179,31 @@ def run(args: argparse.Namespace) -> int:
         )
     )
     return 0
+
+
+def _print_export(plans: list[Plan], framework: str, node: int) -> None:
+    """The export on stdout, so that it can be kept in a file; what is to be known about it on
+    stderr."""
+    from ..estimate.plan.words import layout_words
+    from ..exports import export
+
+    refused = None
+    for place, one in enumerate(plans):
+        try:
+            found = export(one.config, framework, node)
+        except ConfigError as error:
+            refused = refused or error
+            continue
+        behind = one.seconds / plans[0].seconds - 1
+        notes = [layout_words(one.config), *(t(*note) for note in found.notes)]
+        if place:
+            notes[0] += t(
+                f": place {place + 1} of {len(plans)}, {behind:.1%} slower than the fastest. About"
+                f" that one: {refused}",
+                f"：第 {place + 1} 名（共 {len(plans)}），比最快的慢 {behind:.1%}。最快的那个："
+                f"{refused}",
+            )
+        print(*notes, sep="\n", file=sys.stderr)
+        print(found.text)
+        return
+    raise refused

@@ -5,7 +5,9 @@ the model's parts in the pipeline's order (parallel/pipeline.py; without a pipel
 other), and hooks tell `layout.sync` of each gradient. Under ZeRO-3 the parts were wrapped when the
 layout was made, so that their weights are here when they run: parallel/zero.py says when, in the
 order of layout/zero_events.py, parallel/flat_unit.py does it to a unit's buffers, and
-parallel/comm.py sends and counts. `update` clips and applies what this rank owns (update.py).
+parallel/comm.py sends and counts. `update` clips by the whole model's norm and lets the optimizer
+write into what this rank owns, under ZeRO its shard of each unit; fp32 masters, where there are
+any, are copied there (update.py).
 """
 
 from __future__ import annotations

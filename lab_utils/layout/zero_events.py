@@ -50,7 +50,11 @@ class Event(NamedTuple):
 
 class Needs(NamedTuple):
     """A part of the model, the units whose weights it uses, and the parameters whose gradients are
-    complete after its backward pass, in the order in which they appear."""
+    complete after its backward pass, in the order in which they appear.
+
+    A block is a part and a unit. The two ends have units of their own; a tied embedding is a unit
+    that both ends use, and stays gathered from the head's pass to the embedding's backward.
+    """
 
     part: str
     units: tuple[str, ...]

@@ -51,6 +51,7 @@ class ShardedSync(GradientSync):
             unit.shard_gradient = None
 
     def _gradient_exists(self, name: str, parameter: nn.Parameter) -> None:
+        """Called by autograd, by a hook on the parameter, once for each micro-batch."""
         self.unit[self.order.unit_of[name]].take_gradient(name, parameter)
         self._carry_out(self.order.gradient(name, last_micro_batch=self.enabled))
 
@@ -90,6 +91,8 @@ class ShardedSync(GradientSync):
         self.unit[name].collect()
 
     def optimizer_shards(self) -> list[OptimizerShard]:
+        """This rank's shard of each unit: the optimizer reads `shard_gradient` and writes into
+        `shard`, the memory that is gathered from."""
         n, r = self.axis.size, self.axis.rank
         return [
             OptimizerShard(

@@ -1,5 +1,10 @@
 """`train(config) → Report`: run it for real, on as many processes as the layout has ranks. The
-caller needs no torch."""
+caller needs no torch.
+
+On each rank loop.py clears the ledger before every step and calls the engine's `forward_backward`
+and `update`; the second step's ledger is what is reported. engines/ours.py says how a step goes on
+from there, down to the wire.
+"""
 
 from __future__ import annotations
 

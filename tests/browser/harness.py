@@ -21,6 +21,7 @@ from typing import Any
 import nbformat
 from nbformat.sign import NotebookNotary
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, Route
+from playwright.sync_api import TimeoutError as NotInTime
 from quiet import on_time
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -164,9 +165,15 @@ class Notebook:
         self.page.screenshot(path=file)
 
     def run_all(self, timeout_ms: int = 120_000) -> None:
-        """Run every cell; raises AssertionError with the first error that a cell raised."""
-        self.page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
-        self.page.wait_for_function(script("all_run"), timeout=timeout_ms)
+        """Run every cell; raises AssertionError with the first error that a cell raised, or with
+        the first lines of the cell that had not ended in time."""
+        self.page.evaluate(script("start_run_all"))
+        try:
+            self.page.wait_for_function("allHaveRun", timeout=timeout_ms)
+            self.page.wait_for_function(script("all_run"), timeout=10_000)
+        except NotInTime:
+            running = self.page.evaluate(script("first_not_run"))
+            raise AssertionError(f"{timeout_ms / 1000:.0f} s were not enough: {running}") from None
         errors = self.page.evaluate(script("errors"))
         assert not errors, errors
 
@@ -177,6 +184,7 @@ def alts(page: Page) -> list[str]:
 
 
 MISPLACED = script("misplaced")
+A_LESSON_MS = 600_000  # to run one where others use the cores; 25 to 50 s on two quiet ones
 
 
 def slider_to_paint_ms(tool: Locator, moves: Iterable[tuple[str, str]]) -> list[float]:

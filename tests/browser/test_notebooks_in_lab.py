@@ -12,8 +12,10 @@ import nbformat
 import psutil
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from harness import REPOSITORY, Lab, Notebook, script
+from harness import A_LESSON_MS, REPOSITORY, Lab, Notebook, script
 from playwright.sync_api import Locator, expect
+
+pytestmark = pytest.mark.timeout(900)  # a whole lesson is run for some
 
 _CELLS = "window.jupyterapp.shell.currentWidget.content.widgets"
 _WHOLE = {"width": 1280, "height": 1600}
@@ -47,7 +49,7 @@ def lesson(course: Lab) -> Iterator[Notebook]:
 
 def _learned(course: Lab, path: str) -> Iterator[Notebook]:
     notebook = course.open(path, viewport=_WHOLE)
-    notebook.run_all(timeout_ms=240_000)
+    notebook.run_all(timeout_ms=A_LESSON_MS)
     yield notebook
     notebook.page.close()
 
@@ -160,9 +162,13 @@ def test_a_picture_that_gives_the_answer_away_is_covered_too(lesson):
     cell(lesson, "predict-overlap").get_by_role("radio").first.check()
     expect(picture).to_be_visible()
     expect(words).to_be_hidden()
-    # drawn while it was hidden, it has plotly's own width (700 px) until the window changes
-    svg = run.locator("svg.main-svg").first
-    assert svg.bounding_box()["width"] >= 600
+    # drawn while it was hidden, when plotly knows no width but its own (700 px)
+    area = run.locator(".jp-OutputArea").first.bounding_box()["width"]
+    lesson.page.wait_for_function(
+        """width => [...document.querySelectorAll(".js-plotly-plot svg.main-svg")].some(
+             svg => Math.abs(svg.getBoundingClientRect().width - width) < 120)""",
+        arg=area,
+    )
 
 
 def test_chinese_is_drawn_with_chinese_glyphs(lesson):

@@ -9,9 +9,11 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from harness import REPOSITORY, Lab, Notebook
+from harness import A_LESSON_MS, REPOSITORY, Lab, Notebook
 from playwright.sync_api import Browser, BrowserContext, expect
 from test_notebooks_in_lab import cell, run_cell
+
+pytestmark = pytest.mark.timeout(900)  # a whole lesson is run first
 
 LESSON = "05_data_parallelism"
 WORDS = {
@@ -35,7 +37,7 @@ def first_day(lab: Lab, same_browser: BrowserContext) -> Lab:
     lab.trust(f"lessons/en/{LESSON}.ipynb")
     lab.settings("notebook-extension/tracker", '{"windowingMode": "none"}')
     notebook = lab.open(f"lessons/zh/{LESSON}.ipynb", within=same_browser)
-    notebook.run_all(timeout_ms=240_000)
+    notebook.run_all(timeout_ms=A_LESSON_MS)
     cell(notebook, "predict-ring").get_by_role("radio").nth(2).check()
     expect(cell(notebook, "wire").get_by_text(WORDS["zh"]["other"])).to_be_visible()
     cell(notebook, "ask-collectives").get_by_role("radio").nth(2).check()

@@ -6,12 +6,14 @@ from __future__ import annotations
 import random
 import re
 import time
+from dataclasses import replace
+from itertools import product
 
 import pytest
 from published_plans import ROWS, standing
 
 from lab_utils import i18n
-from lab_utils.config import ConfigError, ModelConfig
+from lab_utils.config import ConfigError, ModelConfig, TrainConfig
 from lab_utils.config.presets import PRESETS
 from lab_utils.estimate.hardware import HARDWARE, cluster
 from lab_utils.estimate.memory import model_state_bytes
@@ -66,6 +68,26 @@ def test_405b_on_16384_gpus_takes_seconds():
     assert plans[0].time.mfu < 0.6
 
 
+def test_long_sequences_are_cut_over_cp_as_those_who_ran_them_did():
+    """Grattafiori et al. 2024, table 4, the second stage of 405B: sequences of 131,072 tokens, 128
+    of them, on 16,384 GPUs: tp 8, cp 16, pp 16, dp 8."""
+    question = model("llama3.1-405b", seq=131_072), cluster("H100-SXM"), 16384, 128
+    best = plan(*question, top=1, zero=1, pp=16)[0]
+    p = best.config.parallel
+    assert (p.tp, p.cp, p.pp, p.dp) == (8, 16, 16, 8)
+    assert best.seconds <= 1.06 * plan(*question, top=1)[0].seconds
+    # whole sequences: 128 of them for as many data ranks, so that no pipeline is ever full
+    assert plan(*question, top=1, cp=1)[0].seconds > 2 * best.seconds
+
+
+def test_short_sequences_are_cut_when_asked_for_only():
+    usual = plan(model("llama3-8b"), cluster("H100-SXM"), 64, 256, top=20)
+    assert {one.config.parallel.cp for one in usual} == {1}
+    cut = plan(model("llama3-8b"), cluster("H100-SXM"), 64, 256, top=20, cp=2)
+    assert {one.config.parallel.cp for one in cut} == {2}
+    assert {one.config.parallel.cp_kind for one in cut} == {"ring", "all-to-all"}
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_published_layouts_fit_and_are_not_far_from_the_best(name):
     one = standing(name)
@@ -82,17 +104,24 @@ def test_314b_does_not_fit_without_zero():
     assert with_zero < 80e9 - RESERVED_BYTES < without
 
 
+def _sampled(search: Search, count: int, rng: random.Random) -> list[TrainConfig]:
+    configs = [config for group in search.configs() for config in group if config.parallel.pp < 8]
+    return rng.sample(configs, count)
+
+
 def test_what_a_plan_needs_is_the_fullest_ranks_peak_to_the_byte():
-    """Of 60 layouts that the planner looks at; and the quick look never rules out one that fits."""
+    """Of 80 layouts that the planner looks at, 20 of them with sequences cut over cp; and the quick
+    look never rules out one that fits."""
     shape, rng = model("llama3-8b", layers=9, seq=2048), random.Random(3)
     search = Search(shape, A100, 48, 96, "bf16-pure", "adamw", OURS, {})
-    configs = [config for group in search.configs() for config in group if config.parallel.pp < 8]
-    for config in rng.sample(configs, 60):
+    long = replace(search, model=replace(shape, seq=8192), pins=dict(cp=4))
+    for config in _sampled(search, 60, rng) + _sampled(long, 20, rng):
         p = config.parallel
         peaks = [
-            rank_memory(config, pp, tp, model_state_bytes(config, pp, tp)["optimizer"]).peak
-            for pp in range(p.pp)
-            for tp in range(p.tp)
+            rank_memory(
+                config, pp, tp, model_state_bytes(config, pp, tp)["optimizer"], cp_rank=cp
+            ).peak
+            for pp, tp, cp in product(range(p.pp), range(p.tp), range(p.cp))
         ]
         assert needed_bytes(config) == max(peaks), config
         assert least_bytes(config) <= max(peaks), config
@@ -112,6 +141,8 @@ REFUSED = {
     "heads": (dict(model="gpt2", gpus=8, batch=8, tp=8), "use --tp"),
     "not a multiple": (dict(model="gpt2", gpus=9, batch=9, tp=4), "use --gpus 8"),
     "batch": (dict(model="gpt2", gpus=7, batch=5, pp=1, tp=1), "use --global-batch 7"),
+    "cp": (dict(model="llama3-8b", gpus=6, batch=6, tp=1, pp=1, cp=3), "use --seq"),
+    "cp and GPUs": (dict(model="llama3-8b", gpus=12, batch=12, cp=8), "use --gpus 8"),
     "no GPUs": (dict(model="gpt2", gpus=0, batch=8), "from 1 up"),
 }
 

@@ -148,7 +148,10 @@
     }
     onChange(() => {
       const entry = store.get(data.id), first = area?.querySelector(".lab-card[data-kind=cover]");
+      const wasCovered = area?.classList.contains("lab-covered");
       area?.classList.toggle("lab-covered", !entry);
+      // a picture drawn while it was hidden has its library's own width; it fits itself when the window changes
+      if (wasCovered && entry) requestAnimationFrame(() => window.dispatchEvent(new Event("resize")));
       update(entry?.value);
       prompt.hidden = !!entry || (isLast ? first && first !== card : !area);
       if (!isLast || !entry) { result.replaceChildren(); card.hidden = prompt.hidden; return; }

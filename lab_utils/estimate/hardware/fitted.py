@@ -42,7 +42,7 @@ class Fitted:
 
 # on tables 1 and 2 (PTD rows) of Narayanan et al. 2021 (SC21): 16 runs on A100-80GB, 1.7B to 1T
 # parameters; overlap on the three ZeRO-3 rows of 175B in table 2, since the others overlap nothing
-SC21 = Fitted(matmul=0.820, half_size=31.2, hbm=0.9, wire=0.771, overlap=0.36)
+SC21 = Fitted(matmul=0.820, half_size=31.2, hbm=0.9, wire=0.771, overlap=0.351)
 SOURCE = (
     "fitted on tables 1 and 2 of Narayanan et al. 2021 (SC21), A100-80GB; hbm: measured on one H200"
 )

@@ -8,12 +8,14 @@ by weight: said in `frameworks.py`, added here, and no more exact than that.
 
 from __future__ import annotations
 
+from itertools import product
+
 from ...config import TrainConfig
 from ...layout.stages import stage_layers
 from ..memory.fast.closed_form import rank_memory
 from ..memory.terms import element_bytes, lasting_bytes
 from ..ops import block_ledger
-from ..program.share import Share
+from ..program.share import Share, alike_in_ring
 from ..time.frameworks import OURS, Framework
 
 # of a score, in its own width: the masked copy, and a byte of mask beside two of fp16
@@ -24,8 +26,10 @@ def needed_bytes(config: TrainConfig, framework: Framework = OURS, kernels: str 
     """The most that any rank has alive at once, by the framework's rules or those of a cluster's
     `kernels`."""
     kernels = framework.keeps or kernels
+    ring = {alike_in_ring(config, cp) for cp in range(config.parallel.cp)}
     return max(
-        _rank_bytes(config, rank, framework, kernels) for rank in _ranks_that_may_be_fullest(config)
+        _rank_bytes(config, rank, framework, kernels, cp)
+        for rank, cp in product(_ranks_that_may_be_fullest(config), ring)
     )
 
 
@@ -49,7 +53,7 @@ def least_bytes(config: TrainConfig, framework: Framework = OURS, kernels: str =
         + max(once, ends if p.pp == 1 else 0)
         + (gradients if config.micro_batches > _in_flight(config) else 0)
     )
-    owned = gradients // (p.dp if p.zero == 1 else 1)
+    owned = gradients // (p.replicas if p.zero == 1 else 1)
     updating = (
         2 * owned if framework is OURS and config.precision == "bf16-pure" and not p.offload else 0
     )
@@ -89,9 +93,11 @@ def _ranks_that_may_be_fullest(config: TrainConfig) -> set[int]:
     }
 
 
-def _rank_bytes(config: TrainConfig, rank: int, framework: Framework, kernels: str) -> int:
+def _rank_bytes(
+    config: TrainConfig, rank: int, framework: Framework, kernels: str, cp_rank: int
+) -> int:
     states = lasting_bytes(config, rank, kernels)
-    memory = rank_memory(config, rank, 0, states["optimizer"], kernels)
+    memory = rank_memory(config, rank, 0, states["optimizer"], kernels, cp_rank)
     if framework is OURS:
         return memory.peak
     if framework.keeps:

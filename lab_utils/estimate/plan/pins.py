@@ -4,16 +4,18 @@ that exclude each other."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import Any
 
-from ...config import ConfigError, ModelConfig
+from ...config import ConfigError, ModelConfig, ParallelConfig, TrainConfig
 from ...i18n import t
+from ...layout.refusals import refuse_layout
 
 
 def refuse_bad_pins(model: ModelConfig, gpus: int, pins: Mapping[str, Any]) -> None:
     """Raise ConfigError, with what would work, for pins that no layout can have."""
     for name, value in pins.items():
-        if name in ("tp", "pp", "dp", "micro_batch", "virtual_stages"):
+        if name in ("tp", "cp", "pp", "dp", "micro_batch", "virtual_stages"):
             _check(
                 isinstance(value, int) and not isinstance(value, bool) and value >= 1,
                 f"--{name.replace('_', '-')} must be a whole number from 1 up, not {value!r}.",
@@ -25,7 +27,8 @@ def refuse_bad_pins(model: ModelConfig, gpus: int, pins: Mapping[str, Any]) -> N
         f"--zero 只能是 0、1、2 或 3，而不是 {pins.get('zero')!r}。",
     )
     _pipeline(model, pins)
-    product = pins.get("dp", 1) * pins.get("tp", 1) * pins.get("pp", 1)
+    _context(model, pins)
+    product = prod(pins.get(axis, 1) for axis in ("dp", "tp", "cp", "pp"))
     _check(
         "dp" not in pins or gpus % product == 0,
         f"--dp {pins.get('dp')} with what else is fixed makes groups of {product} GPUs, which do"
@@ -63,6 +66,22 @@ def _pipeline(model: ModelConfig, pins: Mapping[str, Any]) -> None:
         f"{pp or 2} × {v or 1} 个流水线阶段至少各需一层，而模型只有 {model.layers} 层：请使用"
         + (f" --virtual-stages {most} 或更少。" if most > 1 else f" --pp {model.layers} 或更少。"),
     )
+
+
+def _context(model: ModelConfig, pins: Mapping[str, Any]) -> None:
+    """A pinned cp must be able to cut the sequence (or the heads) in one of the two ways."""
+    if pins.get("cp", 1) == 1:
+        return
+    kinds = (pins["cp_kind"],) if "cp_kind" in pins else ("ring", "all-to-all")
+    refused = []
+    for kind in kinds:
+        axes = ParallelConfig(tp=pins.get("tp", 1), cp=pins["cp"], cp_kind=kind)
+        try:
+            refuse_layout(TrainConfig(model=model, parallel=axes, global_batch=1, micro_batch=1))
+        except ConfigError as error:
+            refused.append(error)
+    if len(refused) == len(kinds):
+        raise refused[0]
 
 
 def _check(condition: bool, en: str, zh: str) -> None:

@@ -176,6 +176,8 @@ def _nothing_fits(search: Search, room: float) -> str:
         "schedule",
         "virtual_stages",
         "tp",
+        "cp_kind",
+        "cp",
         "pp",
         "dp",
     ):
@@ -225,6 +227,10 @@ def _one_change_away(config: TrainConfig) -> Iterator[TrainConfig]:
         ("dp", "tp"),
         ("dp", "pp"),
         ("pp", "tp"),
+        ("cp", "dp"),
+        ("cp", "pp"),
+        ("dp", "cp"),
+        ("pp", "cp"),
     ):
         if getattr(p, half) % 2 == 0:
             changes.append({half: getattr(p, half) // 2, double: getattr(p, double) * 2})

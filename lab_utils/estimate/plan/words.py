@@ -4,6 +4,7 @@ would fit."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ...config import Cluster, ConfigError, ModelConfig, TrainConfig, divisors
@@ -47,6 +48,7 @@ def layout_words(config: TrainConfig) -> str:
     p = config.parallel
     words = [
         f"tp{p.tp}",
+        (f"cp{p.cp}" + (" all-to-all" if p.cp_kind == "all-to-all" else "")) if p.cp > 1 else "",
         f"pp{p.pp}" + (f"×{p.virtual_stages}" if p.virtual_stages > 1 else ""),
         f"dp{p.dp}",
         f"zero{p.zero}",
@@ -88,7 +90,7 @@ def refuse_pins(
                     f"规划所需的{zh}应为不小于 1 的整数，而不是 {value!r}。",
                 )
             )
-    tp, pp = pins.get("tp", 1), pins.get("pp", 1)
+    tp = pins.get("tp", 1)
     if tp > cluster.ranks_per_node:
         within = max(
             d for d in divisors(gpus) if d <= cluster.ranks_per_node and model.kv_heads % d == 0
@@ -112,12 +114,14 @@ def refuse_pins(
                 f"--tp {tp} 不能整除 {model.kv_heads} 个键值头：请使用 --tp {near}。",
             )
         )
-    if gpus % (tp * pp):
-        near = max(gpus // (tp * pp), 1) * tp * pp
+    fixed = {axis: pins.get(axis, 1) for axis in ("tp", "pp", "cp")}
+    if gpus % (together := prod(fixed.values())):
+        near = max(gpus // together, 1) * together
+        flags = " × ".join(f"--{axis} {n}" for axis, n in fixed.items() if axis != "cp" or n > 1)
         raise ConfigError(
             t(
-                f"--tp {tp} × --pp {pp} does not divide {gpus} GPUs: use --gpus {near}.",
-                f"--tp {tp} × --pp {pp} 不能整除 {gpus} 张 GPU：请使用 --gpus {near}。",
+                f"{flags} does not divide {gpus} GPUs: use --gpus {near}.",
+                f"{flags} 不能整除 {gpus} 张 GPU：请使用 --gpus {near}。",
             )
         )
     micro = pins.get("micro_batch", 1)
@@ -145,12 +149,16 @@ def _possible_dp(
         if "tp" in pins
         else [d for d in divisors(gpus) if d <= cluster.ranks_per_node and model.kv_heads % d == 0]
     )
+    cp = pins.get("cp", 1)
     return [
-        gpus // (tp * pp)
+        gpus // (tp * cp * pp)
         for tp in tps
         for pp in (
-            [pins["pp"]] if "pp" in pins else [d for d in divisors(gpus // tp) if d <= model.layers]
+            [pins["pp"]]
+            if "pp" in pins
+            else [d for d in divisors(gpus // (tp * cp)) if d <= model.layers]
         )
+        if gpus >= tp * cp * pp
     ]
 
 

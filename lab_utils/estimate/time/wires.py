@@ -81,21 +81,24 @@ class Wires:
         return exposed, times * once - exposed
 
     def zero3(self, rank: PassTime, m: int) -> tuple[float, float]:
-        """ZeRO-3: (waiting, hidden) seconds of gathers and sums. A part's weights travel while the
-        part before computes."""
+        """ZeRO-3: (waiting, hidden) seconds of gathers and sums, as zero_events plays out for equal
+        parts. A part's weights travel while the part before computes, and so does the sum of the
+        part before that; nothing computes under the first gather forward, the first backward (the
+        last part's, once more) and the last sum, which the next micro-batch's gather waits for."""
         low = 2 if self.config.precision in ("bf16", "fp16") else self.held
         calls = max(1, self.config.model.layers // self.config.parallel.pp)
         gather = self._on_dp("all_gather", self.numel * low, calls)
         whole = m * (2 * gather + self._on_dp("reduce_scatter", self.numel * self.gradient, calls))
         if not self.cluster.overlaps:
             return whole, 0.0
-        first, sums = gather / calls, whole / m - 2 * gather
-        forward, backward = (
-            rank.forward + rank.tp_forward,
-            rank.backward + rank.weight + rank.tp_backward,
-        )
+        first, both, others = gather / calls, whole / m - gather, 1 - 1 / calls
+        forward = rank.forward + rank.tp_forward
+        backward = rank.backward + rank.weight + rank.tp_backward
         waiting = m * (
-            first + max(0.0, gather - first - forward) + max(0.0, gather + sums - first - backward)
+            first
+            + others * max(0.0, gather - forward)
+            + both / calls
+            + others * max(0.0, both - backward)
         )
         return waiting, whole - waiting
 

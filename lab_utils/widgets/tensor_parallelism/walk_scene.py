@@ -149,9 +149,10 @@ def _operators(ranks: int, sequence: bool, moment: Moment, lang: str) -> Iterato
 
 
 def _words(ranks: int, sequence: bool, moment: Moment, lang: str) -> Iterator[Item]:
-    yield text("said", 0, 20, said(ranks, sequence, moment, lang), size=14)
+    left = 2  # a T begins up to a pixel left of its place
+    yield text("said", left, 20, said(ranks, sequence, moment, lang), size=14)
     count = counted(ranks, sequence, moment, lang)
-    yield text("counted", 0, HEIGHT - 62, count, bold=True)
+    yield text("counted", left, HEIGHT - 62, count, bold=True)
     x = 0.0
     for part, fill in (("whole", "blue4"), ("features", "blue2"), ("summand", "sand")):
         words = t(*PARTS[part], lang)

@@ -1,0 +1,31 @@
+"""A layout in another framework's own words: `export(config, "megatron")` is the command that runs
+it there, with what that framework does differently.
+
+Shape and layout are carried over; data, tokenizer and learning-rate schedule are yours. What a
+framework cannot express is refused, with the nearest that it can.
+"""
+
+from __future__ import annotations
+
+from ..config import TrainConfig
+from .deepspeed import to_deepspeed
+from .export import Export, refuse
+from .megatron import to_megatron
+from .torchtitan import to_torchtitan
+
+__all__ = ["FRAMEWORKS", "Export", "export"]
+
+FRAMEWORKS = {"megatron": to_megatron, "torchtitan": to_torchtitan, "deepspeed": to_deepspeed}
+
+
+def export(config: TrainConfig, framework: str, ranks_per_node: int = 8) -> Export:
+    """`config` for "megatron", "torchtitan" or "deepspeed", on machines of `ranks_per_node` GPUs.
+
+    Raises ConfigError, with what would work, for what the framework cannot express.
+    """
+    refuse(
+        framework not in FRAMEWORKS,
+        f"there is no export to {framework!r}; known: {', '.join(FRAMEWORKS)}.",
+        f"不能导出到 {framework!r}，可选：{'、'.join(FRAMEWORKS)}。",
+    )
+    return FRAMEWORKS[framework](config, min(ranks_per_node, config.parallel.world_size))
