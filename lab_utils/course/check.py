@@ -26,6 +26,7 @@ class Home(NamedTuple):
 HOMES = {
     "fit_roof": Home("lab01", "fit_roof"),
     "diagnose": Home("lab01", "diagnose"),
+    "mend": Home("lab01", "Mended"),
     "prefetch": Home("lab01", "prefetch"),
     "accumulate": Home("lab03", "accumulate"),
     "checkpoint": Home("lab03", "Segment"),

@@ -7,32 +7,12 @@ from random import Random
 from typing import NamedTuple
 
 from ....i18n import t
+from ....measure.evidence import Evidence, Machine
 from ..exercise import Column, Exercise
 from ..ranks import begin_case, saw
 from ..verdict import Failure
 
 CAUSES = ("data", "wire", "kernels", "memory", "arithmetic")
-
-
-class Evidence(NamedTuple):
-    """One step. Seconds: of the whole, waited for data, waited for the wire, and in which the wire
-    was busy at all. Counts: kernels called, FLOPs, bytes read and written."""
-
-    step: float
-    waited_for_data: float
-    waited_for_wire: float
-    wire_busy: float
-    calls: int
-    flops: float
-    nbytes: float
-
-
-class Machine(NamedTuple):
-    """What it needs for one call (seconds), and its two rates."""
-
-    call_seconds: float
-    flops_per_second: float
-    bytes_per_second: float
 
 
 def explained(seen: Evidence, machine: Machine) -> dict[str, float]:

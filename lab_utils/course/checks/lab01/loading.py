@@ -14,6 +14,7 @@ from ..ranks import begin_case, saw
 from ..verdict import Failure
 
 READ_SECONDS, STEP_SECONDS = 0.02, 0.01
+PATIENT_SECONDS = 0.7  # for a thread that a busy machine lets begin late; only wrong answers wait
 PIPE = "the disk is gone"
 
 
@@ -45,19 +46,24 @@ class Facts(NamedTuple):
 
 
 class _Disk:
-    """A slow disk that notes who reads."""
+    """A slow disk that notes who reads. A read is held up until as many are under way as there are
+    to be workers, once, so that threads that begin late are seen side by side all the same."""
 
-    def __init__(self, fails: int | None) -> None:
-        self.fails, self.begun, self.reading, self.at_once = fails, 0, 0, 0
-        self.lock = threading.Lock()
+    def __init__(self, case: Case) -> None:
+        self.fails, self.wanted = case.fails, min(case.workers, case.batches)
+        self.begun = self.reading = self.at_once = 0
+        self.changed = threading.Condition()
 
     def read(self, number: int) -> int:
-        with self.lock:
+        with self.changed:
             self.begun += 1
             self.reading += 1
             self.at_once = max(self.at_once, self.reading)
+            self.changed.notify_all()
+            if not self.changed.wait_for(lambda: self.at_once >= self.wanted, PATIENT_SECONDS):
+                self.wanted = 0  # they do not come: no other read waits for them
         time.sleep(READ_SECONDS)
-        with self.lock:
+        with self.changed:
             self.reading -= 1
         if number == self.fails:
             raise OSError(PIPE)
@@ -76,12 +82,15 @@ def run(
 
 
 def _train(answer: Callable[..., Iterator[int]], case: Case) -> Facts:
-    disk, came, ahead, during, raised = _Disk(case.fails), [], 0, 0, ""
+    disk, came, ahead, during, raised = _Disk(case), [], 0, 0, ""
     began = time.perf_counter()
     try:
         for batch in answer(disk.read, range(case.batches), case.workers):
             came.append(batch)
             time.sleep(STEP_SECONDS)
+            if len(came) == 1 and case.batches > 1:
+                with disk.changed:
+                    disk.changed.wait_for(lambda: disk.begun > 1, PATIENT_SECONDS)
             ahead = max(ahead, disk.begun - len(came))
             if len(came) == 1:
                 during = disk.begun - 1
