@@ -8,8 +8,9 @@ import pytest
 from lab_utils.config import TrainConfig
 from lab_utils.estimate.hardware import cluster
 from lab_utils.estimate.ops import block_ledger
+from lab_utils.estimate.plan.needs import needed_bytes
 from lab_utils.estimate.time import step_time
-from lab_utils.widgets.bottlenecks import costs, here_scene, roof_scene, step_scene
+from lab_utils.widgets.bottlenecks import costs, roof_scene, step_scene
 from lab_utils.widgets.bottlenecks.dots import recorded, write
 from lab_utils.widgets.frame.controls import start_state
 
@@ -78,8 +79,29 @@ def test_the_recording_lies_under_its_own_roof_and_rises_with_the_batch(start):
         assert rate <= min(found.flops_per_second, intensity * found.bytes_per_second)
         assert intensity == pytest.approx(batch / 2, rel=0.05)
     assert found.layer[64][1] > 4 * found.layer[1][1]
-    items = shown(here_scene.scene(start | {"batch": 8}, "en"))
-    assert items["chosen"]["cx"] == items["dot8"]["cx"]
+    items = shown(roof_scene.scene(start | {"batch": 8}, "en"))
+    assert items["core8"]["r"] > items["core16"]["r"]
+    # on the same plane, four powers of ten below the GPU's
+    assert items["core8"]["cy"] > items["op-attention.output"]["cy"] + 100
+
+
+def test_precision_moves_bytes_and_memory_says_whether_it_fits(start):
+    autocast, pure = (start | {"precision": name, "batch": 8} for name in ("bf16", "bf16-pure"))
+    moved = [
+        sum(dot.flops_per_second for dot in costs.dots_of(state)) for state in (autocast, pure)
+    ]
+    assert moved[1] > moved[0]  # nothing is cast on the way
+    assert costs.step_of(pure).step < costs.step_of(autocast).step
+    large = start | {"model": "llama3-8b", "batch": 1}
+    need = costs.bytes_of(large)
+    assert need == needed_bytes(
+        TrainConfig.of("llama3-8b", seq=1024, global_batch=1, precision="bf16", bucket_mib=25),
+        kernels="cuda",
+    )
+    assert need > costs.free_bytes(cluster("H100-SXM"))  # 16 bytes a parameter and more
+    assert "does not fit" in step_scene.scene(large, "en")["alt"]
+    assert shown(step_scene.scene(large, "en"))["memory"]["fill"] == "fire"
+    assert "fits" in step_scene.scene(start, "en")["alt"]
 
 
 def test_a_recording_keeps_the_fastest_of_its_rounds(tmp_path, monkeypatch):

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from ...i18n import t
 from ..frame.challenge import Need, Step, given
 from ..frame.controls import Control, State
-from ..frame.units import percent
-from .costs import JOB, SETTING, dots_of, gpu_of, ridge, step_of
+from ..frame.units import nbytes, percent
+from .costs import JOB, SETTING, bytes_of, dots_of, free_bytes, gpu_of, ridge, step_of
 from .step_scene import resource_words
 
 PRODUCTS, ARITHMETIC, WAITING = 3, 0.5, 0.3
@@ -36,17 +36,24 @@ def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
         ),
         Step(
             task=(
-                "One GPU: find a job that arithmetic limits, for at least"
+                "One GPU: find a job that fits, and that arithmetic limits for at least"
                 f" {percent(ARITHMETIC)} of its step.",
-                f"单张 GPU：找一个受限于算术的任务，算术至少占一步的 {percent(ARITHMETIC)}。",
+                f"单张 GPU：找一个放得下、又受限于算术的任务，算术至少占一步的"
+                f" {percent(ARITHMETIC)}。",
             ),
-            needs=(given(controls, ranks=1), _need(SETTING, _too_little_arithmetic)),
+            needs=(
+                given(controls, ranks=1),
+                _need(SETTING, _too_large),
+                _need(SETTING, _too_little_arithmetic),
+            ),
             why=(
-                "A wide model does more FLOPs for each number that it touches; a narrow one streams"
-                " memory with any batch.",
-                "宽的模型对碰到的每个数做更多运算；窄的模型，批次再大也在搬运内存。",
+                "A wider model, or a longer sequence, does more FLOPs for each number that it"
+                " touches, and bf16 throughout moves fewer bytes. Larger still, and it is the"
+                " capacity of the memory that limits, not its speed.",
+                "模型更宽或序列更长，对碰到的每个数就做更多运算；全程 bf16"
+                " 则搬运更少的字节。再大，限制你的就是显存容量，而不是它的速度了。",
             ),
-            solution={"model": "llama3-8b", "batch": 8},
+            solution={"model": "gpt2-xl", "precision": "bf16-pure", "batch": 8},
         ),
         Step(
             task=(
@@ -77,6 +84,17 @@ def _too_few_products(state: State, lang: str) -> str | None:
     return t(
         f"{right} of {PRODUCTS} products are right of {corner:.0f} FLOPs per byte.",
         f"有 {right} 个矩阵乘法越过每字节 {corner:.0f} 次，要求 {PRODUCTS} 个。",
+        lang,
+    )
+
+
+def _too_large(state: State, lang: str) -> str | None:
+    need, have = bytes_of(state), free_bytes(gpu_of(state))
+    if need <= have:
+        return None
+    return t(
+        f"needs {nbytes(need)}, {nbytes(have)} are free.",
+        f"需要 {nbytes(need)}，可用 {nbytes(have)}。",
         lang,
     )
 

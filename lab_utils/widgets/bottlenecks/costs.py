@@ -7,20 +7,22 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ...config import Cluster, TrainConfig
+from ...estimate.fit import RESERVED_BYTES
 from ...estimate.hardware import cluster
 from ...estimate.ops import block_ledger
+from ...estimate.plan.needs import needed_bytes
 from ...estimate.time import StepTime, step_time
 from ...estimate.time.roofline import op_time
 from ..frame.controls import State
 
-MODELS = ("gpt2", "llama3-8b")
+MODELS = ("gpt2", "gpt2-xl", "llama3-8b")
 GPUS = ("A100-80", "H100-SXM")
 BATCHES = (1, 2, 4, 8, 16, 32, 64)  # sequences on one GPU
 LENGTHS = (1024, 4096)
 RANKS = (1, 8, 64)
 NETWORKS = {"400": 50e9, "10": 1.25e9}  # Gb/s → bytes per second and GPU, between nodes of 8
-JOB = ("model", "gpu", "length", "batch")
-SETTING = ("model", "gpu", "length", "ranks", "network", "batch")
+JOB = ("model", "gpu", "precision", "length", "batch")
+SETTING = ("model", "gpu", "precision", "length", "ranks", "network", "batch")
 
 
 class OpDot(NamedTuple):
@@ -49,9 +51,9 @@ def dots_of(state: State) -> tuple[OpDot, ...]:
 
 
 @lru_cache(maxsize=256)
-def _dots(model: str, gpu: str, length: int, batch: int) -> tuple[OpDot, ...]:
-    config, here = _config(model, length, 1, batch), cluster(gpu)
-    ops = block_ledger(config.model, batch, "bf16", convention=here.kernels)["blocks.0"]
+def _dots(model: str, gpu: str, precision: str, length: int, batch: int) -> tuple[OpDot, ...]:
+    config, here = _config(model, precision, length, 1, batch), cluster(gpu)
+    ops = block_ledger(config.model, batch, precision, convention=here.kernels)["blocks.0"]
     return tuple(
         OpDot(
             op.name.removeprefix("blocks.0."),
@@ -69,19 +71,32 @@ def step_of(state: State) -> StepTime:
 
 
 @lru_cache(maxsize=2048)
-def _step(model: str, gpu: str, length: int, ranks: int, network: str, batch: int) -> StepTime:
+def _step(
+    model: str, gpu: str, precision: str, length: int, ranks: int, network: str, batch: int
+) -> StepTime:
     here = cluster(gpu).replace(network_bytes_per_second=NETWORKS[network])
-    return step_time(_config(model, length, ranks, batch), here)
+    return step_time(_config(model, precision, length, ranks, batch), here)
+
+
+def bytes_of(state: State) -> int:
+    """The most that a GPU has alive at once, by the rules of CUDA's kernels."""
+    job = (state[name] for name in ("model", "precision", "length", "ranks", "batch"))
+    return needed_bytes(_config(*job), kernels="cuda")
+
+
+def free_bytes(gpu: Cluster) -> float:
+    """What a GPU has for them: the rest is CUDA's and NCCL's (an assumption of the estimator)."""
+    return gpu.memory_bytes - RESERVED_BYTES
 
 
 @lru_cache(maxsize=2048)
-def _config(model: str, length: int, ranks: int, batch: int) -> TrainConfig:
+def _config(model: str, precision: str, length: int, ranks: int, batch: int) -> TrainConfig:
     return TrainConfig.of(
         model,
         seq=length,
         dp=ranks,
         global_batch=batch * ranks,
         micro_batch=batch,
-        precision="bf16",
+        precision=precision,
         bucket_mib=25,
     )

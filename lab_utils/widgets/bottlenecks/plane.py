@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..frame.scene import Item, line, path, text
 
-LEFT, TOP, WIDTH, HEIGHT = 74, 34, 560, 190
+LEFT, TOP, WIDTH, HEIGHT = 74, 34, 560, 250
 
 
 class Plane(NamedTuple):
@@ -46,15 +46,15 @@ class Plane(NamedTuple):
             yield text(f"y-name{i}", LEFT - 8, self.y(at) + 4, name, "soft", 12, "end")
         yield text("x-words", LEFT + WIDTH, base + 36, words, "soft", 12, "end")
 
-    def roof(self, flops_per_second: float, bytes_per_second: float) -> Item:
+    def roof(self, key: str, flops_per_second: float, bytes_per_second: float, ink: str) -> Item:
         """The slope from the left edge or the floor up to the ridge, then the flat."""
         corner = flops_per_second / bytes_per_second
         start = max(self.least_x, self.least_y / bytes_per_second)
         return path(
-            "roof",
+            key,
             f"M{self.x(start):.1f} {self.y(start * bytes_per_second):.1f}"
             f"L{self.x(corner):.1f} {self.y(flops_per_second):.1f}H{LEFT + WIDTH}",
-            "ink",
+            ink,
             width=2,
         )
 

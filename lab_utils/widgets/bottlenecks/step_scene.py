@@ -6,10 +6,10 @@ from __future__ import annotations
 from ...i18n import t
 from ..frame.controls import State
 from ..frame.scene import Item, Scene, rect, text
-from ..frame.units import percent, seconds
-from .costs import step_of
+from ..frame.units import nbytes, percent, seconds
+from .costs import bytes_of, free_bytes, gpu_of, step_of
 
-WIDTH, HEIGHT = 760, 224
+WIDTH, HEIGHT = 760, 262
 _X, _LENGTH = 190, 480
 RESOURCES = ("compute", "memory bandwidth", "network: dp", "latency")
 
@@ -61,4 +61,29 @@ def scene(state: State, lang: str) -> Scene:
         items.append(rect(f"free-{resource}", _X, y, _LENGTH * min(1.0, share), 18, fill))
         at = _X + _LENGTH * min(1.0, share) + 8
         items.append(text(f"free-{resource}-share", at, y + 14, percent(share), size=12))
-    return {"items": items, "alt": limit}
+    items.extend(_memory(state, lang))
+    return {"items": items, "alt": limit + _fits(state, lang)}
+
+
+def _memory(state: State, lang: str) -> list[Item]:
+    """What a GPU holds at most, as a bar in what it has."""
+    need, have, y = bytes_of(state), free_bytes(gpu_of(state)), 232
+    width, fill = _LENGTH * min(1.0, need / have), "fire" if need > have else "moss"
+    said = f"{nbytes(need)} / {nbytes(have)}" + ("" if need <= have else " !")
+    return [
+        text("memory-name", 0, y + 14, t("memory of a GPU", "每张 GPU 的显存", lang)),
+        rect("memory-all", _X, y, _LENGTH, 18, "void", stroke="rule"),
+        rect("memory", _X, y, width, 18, fill),
+        text("memory-share", WIDTH - 4, y + 14, said, size=12, anchor="end"),
+    ]
+
+
+def _fits(state: State, lang: str) -> str:
+    need, have = bytes_of(state), free_bytes(gpu_of(state))
+    if need <= have:
+        return t(f" It needs {nbytes(need)}, and fits.", f"需要 {nbytes(need)}，放得下。", lang)
+    return t(
+        f" But it does not fit: {nbytes(need)}, and {nbytes(have)} are free.",
+        f"但是放不下：需要 {nbytes(need)}，可用 {nbytes(have)}。",
+        lang,
+    )

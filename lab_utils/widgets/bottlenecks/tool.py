@@ -1,15 +1,16 @@
 """The bottleneck tool: which wall a job stands at.
 
-Three panels: the operations of a block under a GPU's roof (roof_scene), the step that they make and
-what limits it (step_scene), and a layer measured on one core under that core's own roof
-(here_scene). GPU figures are the estimator's (costs), the core's a recording (dots).
+Two panels: the operations of a block under a GPU's roof, with a layer that was measured on one core
+under that core's own roof far below (roof_scene); and the step that they make, what limits it and
+whether it fits (step_scene). GPU figures are the estimator's (costs), the core's are recorded
+(dots).
 """
 
 from __future__ import annotations
 
 from ..frame.controls import Control, Panel, Select, Slider
 from ..frame.explorer import Explorer
-from . import here_scene, roof_scene, step_scene
+from . import roof_scene, step_scene
 from .challenge import steps
 from .costs import BATCHES, JOB, LENGTHS, RANKS, SETTING
 
@@ -36,13 +37,6 @@ def explorer(lang: str | None = None) -> Explorer:
                 width=step_scene.WIDTH,
                 height=step_scene.HEIGHT,
             ),
-            Panel(
-                name="here",
-                scene=here_scene.scene,
-                controls=("batch",),
-                width=here_scene.WIDTH,
-                height=here_scene.HEIGHT,
-            ),
         ),
         steps(controls),
         lang,
@@ -54,10 +48,18 @@ def _controls() -> tuple[Control, ...]:
         Select(
             name="model",
             label=("Model", "模型"),
-            options=(("gpt2", "GPT-2"), ("llama3-8b", "Llama 3 8B")),
+            options=(("gpt2", "GPT-2"), ("gpt2-xl", "GPT-2 XL"), ("llama3-8b", "Llama 3 8B")),
         ),
         Select(
             name="gpu", label=("GPU", "GPU"), options=(("H100-SXM", "H100"), ("A100-80", "A100"))
+        ),
+        Select(
+            name="precision",
+            label=("Precision", "精度"),
+            options=(
+                ("bf16", ("bf16 by autocast", "autocast 的 bf16")),
+                ("bf16-pure", ("bf16 throughout", "全程 bf16")),
+            ),
         ),
         Select(
             name="length",
