@@ -77,9 +77,10 @@ def _ran(batch: int, lang: str) -> str:
     x, y = found.layer[batch]
     most = min(found.flops_per_second, x * found.bytes_per_second)
     return t(
-        f" A layer on one core, {batch} rows: {digits(y / 1e9)} GFLOP/s measured,"
+        f" The layer on one core, batch {batch}: {digits(y / 1e9)} GFLOP/s measured,"
         f" {digits(most / 1e9)} at most.",
-        f"一个核上的一层，{batch} 行：实测 {digits(y / 1e9)} GFLOP/s，上限 {digits(most / 1e9)}。",
+        f"一个核上的那一层，批次 {batch}：实测 {digits(y / 1e9)} GFLOP/s，"
+        f"上限 {digits(most / 1e9)}。",
         lang,
     )
 

@@ -68,11 +68,12 @@ def scene(state: State, lang: str) -> Scene:
 def _memory(state: State, lang: str) -> list[Item]:
     """What a GPU holds at most, as a bar in what it has."""
     need, have, y = bytes_of(state), free_bytes(gpu_of(state)), 232
-    width, fill = _LENGTH * min(1.0, need / have), "fire" if need > have else "moss"
+    room = _LENGTH - 70  # the words stand beside it
+    width, fill = room * min(1.0, need / have), "fire" if need > have else "moss"
     said = f"{nbytes(need)} / {nbytes(have)}" + ("" if need <= have else " !")
     return [
         text("memory-name", 0, y + 14, t("memory of a GPU", "每张 GPU 的显存", lang)),
-        rect("memory-all", _X, y, _LENGTH, 18, "void", stroke="rule"),
+        rect("memory-all", _X, y, room, 18, "void", stroke="rule"),
         rect("memory", _X, y, width, 18, fill),
         text("memory-share", WIDTH - 4, y + 14, said, size=12, anchor="end"),
     ]
