@@ -18,8 +18,8 @@ WEIGHTS = "#e3c878"
 
 
 def timelines_figure(timelines: Mapping[str, Timeline]) -> go.Figure:
-    """Timelines, simulated or measured, one above the other on one axis of milliseconds. `timelines`:
-    title → Timeline."""
+    """Timelines, simulated or measured, one above the other on one axis of milliseconds.
+    `timelines`: title → Timeline."""
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 

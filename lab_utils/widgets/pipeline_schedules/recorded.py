@@ -2,7 +2,7 @@
 (measure/schedule.py), for the tool to lay over the simulation. Written anew by
 
     python -c "from lab_utils.measure.schedule import measured_timeline as run
-    from lab_utils.widgets.pipeline_schedules.measured import RECORDING
+    from lab_utils.widgets.pipeline_schedules.recorded import RECORDING
     RECORDING.write(run)"
 """
 
@@ -62,7 +62,7 @@ def _cases() -> Iterator[Case]:
 
 
 RECORDING = ScheduleRecording(
-    Path(__file__).with_name("measured.json"), _cases, lambda **_: None, lambda *_: None
+    Path(__file__).with_name("recorded.json"), _cases, lambda **_: None, lambda *_: None
 )
 
 
