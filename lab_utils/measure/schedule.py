@@ -22,6 +22,7 @@ from ..data.loader import MicroBatch, StepBatch
 from ..estimate.time.pipeline import Durations, Timeline
 from ..launch import launch
 from ..layout.schedule import Action, PipelineSchedule, splits_backward
+from ..parallel.comm import Axis
 from ..parallel.gradient_sync import GradientSync
 from ..parallel.mesh import Mesh
 from ..parallel.pipeline import Boundary, Pipeline
@@ -30,11 +31,13 @@ from ..parallel.stage import Part
 
 class Lane(NamedTuple):
     """One rank's step: (action, start, end) in seconds of time.perf_counter, from `began` on, of
-    which it stood still for `waited` seconds because a message was not there."""
+    which it stood still for `waited` seconds because a message was not there. `held`: the most
+    micro-batches that were alive at once, from F to the end of B, or of W."""
 
     spans: list[tuple[Action, float, float]]
     began: float
     waited: float
+    held: int
 
 
 def measured_timeline(
@@ -72,9 +75,12 @@ def run_waiting(
     forward_seconds: Durations,
     backward_seconds: Durations,
     weight_seconds: Durations = 0,
+    axis: Axis | None = None,
 ) -> Lane:
-    """On a rank: one step of `schedule`, each action a sleep of its stage's seconds."""
-    axis = Mesh(ParallelConfig(pp=int(os.environ["WORLD_SIZE"])))["pp"]
+    """On a rank: one step of `schedule`, each action a sleep of its stage's seconds. `axis`: where
+    there is one of all ranks already."""
+    if axis is None:
+        axis = Mesh(ParallelConfig(pp=int(os.environ["WORLD_SIZE"])))["pp"]
     stages = 1 + max(action.stage for actions in schedule for action in actions)
     given = (forward_seconds, backward_seconds, weight_seconds)
     f, b, w = ([d] * stages if isinstance(d, int | float) else list(d) for d in given)
@@ -89,7 +95,7 @@ def run_waiting(
         axis.ledger.clear()
         began = time.perf_counter()
         pipeline.step()
-    return Lane(pipeline.spans, began, axis.ledger.idle_seconds)
+    return Lane(pipeline.spans, began, axis.ledger.idle_seconds, pipeline.alive.most)
 
 
 class _Timed(Pipeline):
@@ -98,21 +104,23 @@ class _Timed(Pipeline):
     def __init__(
         self,
         schedule: PipelineSchedule,
-        axis: Any,
+        axis: Axis,
         forward: list[float],
         backward: list[float],
         weight: list[float],
     ) -> None:
         self.spans: list[tuple[Action, float, float]] = []
+        self.alive = _Alive()
         self.micro_batches = 1 + max(action.micro for action in schedule[axis.rank])
         here = dict.fromkeys(action.stage for action in schedule[axis.rank])
+        weights = _WaitingWeights(weight) if splits_backward(schedule) else None
         super().__init__(
-            {stage: [_waiting_part(forward[stage], backward[stage])] for stage in here},
+            {s: [_waiting_part(forward[s], backward[s], self.alive, weights)] for s in here},
             schedule,
             axis,
             axis.ledger,
             boundary=Boundary((1,), torch.float32, torch.device("cpu")),
-            weight_grads=_WaitingWeights(weight) if splits_backward(schedule) else None,
+            weight_grads=weights,
         )
 
     def step(self) -> None:
@@ -127,22 +135,24 @@ class _Timed(Pipeline):
         self.spans.append((action, began, time.perf_counter()))
 
 
-def _waiting_part(forward: float, backward: float) -> Part:
-    class Wait(Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor) -> Tensor:
-            time.sleep(forward)
-            return x.clone()
+class _Alive:
+    """Counts what is kept of forward passes, by the life of what autograd keeps."""
 
-        @staticmethod
-        def backward(ctx: Any, gradient: Tensor) -> Tensor:
-            time.sleep(backward)
-            return gradient
+    def __init__(self) -> None:
+        self.now = self.most = 0
 
-    def run(x: Tensor | None, _: MicroBatch) -> Tensor:
-        return Wait.apply(torch.zeros(1, requires_grad=True) if x is None else x)
 
-    return Part("wait", run)
+class _Kept:
+    """Stands for the activations of one micro-batch on one stage; dies with the last that holds
+    it."""
+
+    def __init__(self, alive: _Alive) -> None:
+        self.alive = alive
+        alive.now += 1
+        alive.most = max(alive.most, alive.now)
+
+    def __del__(self) -> None:
+        self.alive.now -= 1
 
 
 class _WaitingWeights:
@@ -150,10 +160,43 @@ class _WaitingWeights:
 
     def __init__(self, seconds: list[float]) -> None:
         self.seconds = seconds
+        self._waiting: dict[tuple[int, int], list[_Kept]] = {}
+        self._now: list[_Kept] = []
 
     def open(self, key: tuple[int, int]) -> None:
-        """Nothing is put off: it is only waited for later."""
+        """What is put in from now on belongs to `key`."""
+        self._now = self._waiting.setdefault(key, [])
+
+    def put(self, kept: _Kept) -> None:
+        """`kept` is needed until its weight gradients are computed."""
+        self._now.append(kept)
 
     def compute(self, key: tuple[int, int]) -> None:
         """Wait for the weights of (micro-batch, stage)."""
         time.sleep(self.seconds[key[1]])
+        self._waiting.pop(key).clear()
+        self._now = []
+
+
+def _waiting_part(
+    forward: float, backward: float, alive: _Alive, weights: _WaitingWeights | None
+) -> Part:
+    class Wait(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            ctx.kept = _Kept(alive)
+            time.sleep(forward)
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:
+            time.sleep(backward)
+            if weights is not None:
+                weights.put(ctx.kept)
+            del ctx.kept
+            return gradient
+
+    def run(x: Tensor | None, _: MicroBatch) -> Tensor:
+        return Wait.apply(torch.zeros(1, requires_grad=True) if x is None else x)
+
+    return Part("wait", run)

@@ -11,9 +11,10 @@ from quiet import on_time
 
 from lab_utils.estimate.time.bubbles import bubble_over_ideal
 from lab_utils.estimate.time.pipeline import simulate
-from lab_utils.launch import LaunchError
+from lab_utils.launch import LaunchError, launch
 from lab_utils.layout.schedule import Action, make_schedule
-from lab_utils.measure.schedule import measured_timeline
+from lab_utils.layout.schedule_check import in_flight
+from lab_utils.measure.schedule import measured_timeline, run_waiting
 from lab_utils.widgets.pipeline_schedules.recorded import UNIT_SECONDS, chunks
 
 CASES = [
@@ -52,6 +53,13 @@ def test_ranks_do_what_their_schedule_says_and_in_its_order():
         min(ran.ends[1][i] - ran.starts[1][i] for i, a in enumerate(made[1]) if a.kind == "B")
         >= 0.004
     )
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "interleaved", "zero-bubble"])
+def test_what_is_alive_on_the_ranks_is_what_the_schedule_promises(name):
+    made = make_schedule(name, 4, 8, chunks(name))
+    lanes = launch(run_waiting, 4, made, 0.001, 0.001, 0.001, threads=1)
+    assert [lane.held for lane in lanes] == in_flight(made, until="W")
 
 
 def test_a_circle_is_named_and_never_hangs():

@@ -15,7 +15,7 @@ from .recorded import UNIT_SECONDS, recorded
 
 WIDTH, HEIGHT = 760, 470
 _X, _LENGTH, _TOP = 62, 540, 96
-_HELD_X, _HELD_LENGTH, _MOST = 640, 100, 16
+_HELD_X, _HELD_LENGTH, _MOST = 640, 90, 16
 _AREA = 300  # of all lanes
 _FILLS = {"F": "blue2", "B": "blue4", "W": "sand"}
 
