@@ -73,7 +73,11 @@ def _figures(found: Played, real: Timeline | None, lang: str) -> Iterator[Item]:
         (
             t("held at once, at most", "同时持有，最多", lang),
             f"{max(found.held):g}",
-            t("micro-batches on one rank", "个微批次（单个 rank）", lang),
+            t(
+                f"micro-batch{'es' * (max(found.held) != 1)} on a rank",
+                "个微批次（单个 rank）",
+                lang,
+            ),
         ),
     )
     for i, (name, value, detail) in enumerate(figures):
@@ -186,9 +190,9 @@ def _summary(state: State, found: Played, real: Timeline | None, lang: str) -> s
         (share(real.bubble_over_ideal) if real else ""),
     )
     words = t(
-        f"{name}, {ranks} ranks, {micro}{NO_BREAK}micro-batches: a step takes"
+        f"{name}, {ranks} ranks, m = {micro}: a step takes"
         f" {digits(timeline.seconds)} units, the bubble is {bubble} of the ideal time, and a rank"
-        f" holds at most {held:g} micro-batches.",
+        f" holds at most {held:g} micro-batch{'es' * (held != 1)}.",
         f"{name}，{ranks} 个 rank，{micro} 个微批次：一步 {digits(timeline.seconds)} 个单位，"
         f"气泡为理想时间的 {bubble}，单个 rank 最多持有 {held:g} 个微批次。",
         lang,
