@@ -12,7 +12,7 @@ from ..frame.units import nbytes, percent, seconds, time_ticks
 from .costs import equal_sizes, held, one_batch
 
 WIDTH, HEIGHT = 760, 410
-_X, _LENGTH, _TOP, _AREA = 170, 580, 96, 256
+_X, _LENGTH, _TOP, _AREA = 170, 560, 96, 256
 _FILLS = {"F": "blue2", "B": "blue4"}
 
 

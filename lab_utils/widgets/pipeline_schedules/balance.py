@@ -14,7 +14,7 @@ from ..frame.words import model_option
 from .costs import IN_A_BATCH, STAGES, cut, even_seconds, parts
 
 WIDTH, HEIGHT = 760, 396
-_X, _LENGTH = 62, 690
+_X, _LENGTH = 62, 672
 _STRIP, _THICK = 96, 34
 _LANES, _PITCH, _BAR = 164, 44, 32
 _FILLS = ("blue2", "blue4", "blue3", "blue5")  # neighbours differ in luminance
