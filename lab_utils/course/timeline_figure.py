@@ -76,6 +76,7 @@ def timelines_figure(timelines: Mapping[str, Timeline]) -> go.Figure:
     return figure.update_layout(
         barmode="overlay",
         bargap=0.15,
+        uniformtext=dict(minsize=8, mode="hide"),
         height=26 * lanes + 46 * len(timelines) + 100,
         template=TEMPLATE,
         legend=dict(orientation="h", y=-0.12, yanchor="top"),

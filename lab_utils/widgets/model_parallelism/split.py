@@ -12,7 +12,7 @@ from ..frame.units import nbytes, seconds
 from .costs import TERMS, device_seconds, held, times
 
 WIDTH, HEIGHT = 760, 372
-_X, _BYTES, _SECONDS_X, _SECONDS_LENGTH = 150, 300, 520, 170
+_X, _BYTES, _SECONDS_X, _SECONDS_LENGTH = 150, 270, 540, 150
 _TOP, _PITCH, _BAR = 112, 52, 34
 _MOST_BYTES, _MOST_SECONDS = 70e9, 0.4
 LIMIT_BYTES = 48e9

@@ -87,8 +87,8 @@ class Facts:
 
 def run(answer: Any, cases: Sequence[Case], patience: float) -> None:
     """One step on every rank, in 1F1B's order, and the same on one process."""
+    axis = Mesh(ParallelConfig(pp=int(os.environ["WORLD_SIZE"])))["pp"]
     for number, case in enumerate(cases):
-        axis = Mesh(ParallelConfig(pp=int(os.environ["WORLD_SIZE"])))["pp"]
         begin_case(number, patience, axis)
         stage, batches = Stage(case, axis.rank, axis.rank), case.micro_batches()
         made = make_schedule("1f1b", case.ranks, case.m)[axis.rank]
