@@ -234,7 +234,7 @@ def _mismatch(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple
     return (
         t(
             f"{' where '.join(said[:2])}{''.join('; ' + s for s in said[2:])} ({_place(verdict)}).",
-            f"{'，而 '.join(said)}（{_place(verdict)}）。",
+            f"{'，而 '.join(said[:2])}{''.join('；' + s for s in said[2:])}（{_place(verdict)}）。",
         ),
         (
             t(
