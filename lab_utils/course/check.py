@@ -40,6 +40,8 @@ HOMES = {
     "operators": Home("lab07", "operators"),
     "vocab_loss": Home("lab07", "vocab_loss"),
     "sequence_mlp": Home("lab07", "SequenceMLP"),
+    "rank_groups": Home("lab09", "group_of"),
+    "sealed_layouts": Home("lab09", "sealed"),
 }
 _WORDS = ("Failure", "Measured", "Result")
 __all__ = sorted([*HOMES, *_WORDS])
