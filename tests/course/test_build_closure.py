@@ -82,8 +82,8 @@ def closures() -> dict[str, set[str]]:
     }
 
 
-LESSONS = {"lesson 00", "lesson 03", "lesson 05", "lesson 06", "lesson 07"}
-SOLUTIONS = {"solution 03", "solution 05", "solution 06", "solution 07"}
+LESSONS = {f"lesson {number}" for number in ("00", "01", "03", "05", "06", "07", "09")}
+SOLUTIONS = {f"solution {number}" for number in ("01", "03", "05", "06", "07", "09")}
 
 
 @pytest.mark.parametrize(
@@ -96,14 +96,17 @@ SOLUTIONS = {"solution 03", "solution 05", "solution 06", "solution 07"}
         ("lab_utils/widgets/data_parallelism/ladder.py", {"lesson 05"}),
         ("lab_utils/course/questions/03_memory.json", {"lesson 03"}),
         # train asks the estimate whether a run fits this machine
-        ("lab_utils/estimate/time/step.py", LESSONS | SOLUTIONS - {"solution 03", "solution 07"}),
+        (
+            "lab_utils/estimate/time/step.py",
+            LESSONS | SOLUTIONS - {"solution 01", "solution 03", "solution 07"},
+        ),
         ("lab_utils/parallel/zero.py", LESSONS | SOLUTIONS - {"solution 03", "solution 07"}),
         ("lab_utils/model.py", LESSONS | SOLUTIONS),
         ("lab_utils/course/build_outputs.py", LESSONS | SOLUTIONS),
         ("lab_utils/course/build*_r*.py", set()),
         ("lab_utils/doctor.py", set()),
         ("lab_utils/bench/rows.py", set()),
-        ("lab_utils/estimate/plan/search.py", set()),
+        ("lab_utils/estimate/plan/search.py", {"lesson 01", "lesson 09", "solution 09"}),
     ],
 )
 def test_touching_a_file_makes_these_stale(touched, stale):
