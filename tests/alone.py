@@ -18,6 +18,7 @@ ALONE = (  # folders, files and tests
     "measure/test_bottlenecks.py",
     "measure/test_calibrate.py",
     "measure/test_roofline.py",
+    "measure/test_schedules_on_ranks.py",
     "measure/test_step_clock.py",
     "parallel/test_data_parallel.py::test_a_slow_link_carries_one_message_after_the_other",
     "parallel/test_ledger.py",

@@ -38,6 +38,7 @@ LONG = (  # files, tests, and single cases of them
     "estimate/test_formulas.py::test_shapes_of_every_proportion[50]",
     "estimate/test_formulas.py::test_shapes_of_every_proportion[100]",
     "estimate/test_planner.py::test_no_layout_one_change_away_is_faster",
+    "estimate/test_planner.py::test_short_sequences_are_cut_when_asked_for_only",
     "estimate/test_planner.py::test_a_question_without_an_answer_gets_one_sentence_and_what_works"
     "[one node is too small]",
     "estimate/test_planner.py::test_published_layouts_fit_and_are_not_far_from_the_best"

@@ -40,6 +40,10 @@ HOMES = {
     "operators": Home("lab07", "operators"),
     "vocab_loss": Home("lab07", "vocab_loss"),
     "sequence_mlp": Home("lab07", "SequenceMLP"),
+    "pipeline_step": Home("lab08", "pipeline_step"),
+    "cut_layers": Home("lab08", "cut_layers"),
+    "one_f_one_b": Home("lab08", "one_f_one_b"),
+    "less_bubble": Home("lab08", "less_bubble"),
     "rank_groups": Home("lab09", "group_of"),
     "sealed_layouts": Home("lab09", "sealed"),
 }

@@ -79,10 +79,10 @@ def test_the_sources_keep_the_house_style(made):
 
 
 def test_another_lesson_makes_no_notebook_stale(made):
-    assert python(made, "-m", "lab_utils", "new", "08", "even_shares").returncode == 0
+    assert python(made, "-m", "lab_utils", "new", "97", "even_shares").returncode == 0
     done = python(made, "-m", "lab_utils", "build", "--check")
     assert "executed with another lab_utils" not in done.stderr
-    assert "08_even_shares.ipynb is missing" in done.stderr
+    assert "97_even_shares.ipynb is missing" in done.stderr
 
 
 @pytest.mark.parametrize(

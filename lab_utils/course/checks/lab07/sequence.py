@@ -23,7 +23,7 @@ ITEM = 8  # bytes of a float64
 def judge(case: Case, facts: list[Facts], _: int = 0) -> Failure | None:
     """Transfers, what is held, the output, gradients of what is cut and of what is not, bytes."""
     failure = judge_sent([s for f in facts for s in (f.forward, f.backward, f.finish)])
-    tests = (_held, _output, _cut, _whole, _sent)
+    tests = (_held, _output, _normed, _cut, _whole, _sent)
     return failure or next((found for test in tests if (found := test(case, facts))), None)
 
 
@@ -68,6 +68,17 @@ def _output(case: Case, facts: list[Facts]) -> Failure | None:
             return Failure("mlp.bias", expected, came)
     came = t(f"the output is {seen.words(case.ranks)}.", f"输出：{seen.words(case.ranks)}。")
     return Failure(case.criterion or "mlp.value", expected, came)
+
+
+def _normed(case: Case, facts: list[Facts]) -> Failure | None:
+    mine, most = case.tokens // case.ranks, max(f.normed for f in facts)
+    if most <= mine:
+        return None
+    return Failure(
+        "mlp.norm",
+        t(f"norm sees this rank's {mine} tokens.", f"norm 只处理本 rank 的 {mine} 个词元。"),
+        t(f"it saw {most}.", f"它处理了 {most} 个。"),
+    )
 
 
 def _of_cut(facts: list[Facts], name: str, after: bool, case: Case) -> Look:

@@ -56,8 +56,8 @@ class Case:
 
 @dataclass
 class Facts:
-    """One rank: output and gradients as they came, before and after `finish`, and what was sent in
-    each pass."""
+    """One rank: output and gradients as they came, before and after `finish`, what was sent in each
+    pass, and how many tokens went through `norm` (0: it was not called as a module)."""
 
     y: Any
     x: Any
@@ -67,6 +67,7 @@ class Facts:
     forward: Sent
     backward: Sent
     finish: Sent
+    normed: int
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,10 @@ def run(answer: Callable[..., Any], cases: Sequence[Case], patience: float) -> N
 
 
 def _examine(answer: Callable[..., Any], case: Case, axis: RegionAxis) -> Facts:
-    mlp = answer(*case.layers(), axis)
+    normed: list[int] = [0]
+    norm, up, down = case.layers()
+    norm.register_forward_pre_hook(lambda _, args: normed.append(args[0].shape[:-1].numel()))
+    mlp = answer(norm, up, down, axis)
     x, v = (whole.chunk(case.ranks)[axis.rank].clone() for whole in case.tokens_and_weights())
     x.requires_grad_()
     y, forward = _watched(axis, lambda: mlp(x))
@@ -119,6 +123,7 @@ def _examine(answer: Callable[..., Any], case: Case, axis: RegionAxis) -> Facts:
         forward,
         backward,
         finish,
+        max(normed),
     )
 
 
