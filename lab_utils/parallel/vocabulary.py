@@ -72,10 +72,10 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, axis: Axis, start: int) -> Tensor:
-        largest = logits.amax(-1)
+        largest = logits.amax(-1)  # of this rank's words, then of all: exp must not overflow
         axis.all_reduce(largest, purpose="activation", reduction="max").wait()
         shifted = logits - largest[:, None]
-        rows = targets - start
+        rows = targets - start  # a target that is elsewhere adds 0 here, and its logit there
         here = (rows >= 0) & (rows < logits.shape[-1])
         rows = rows.masked_fill(~here, 0)
         target_logit = shifted.gather(-1, rows[:, None])[:, 0].masked_fill(~here, 0.0)

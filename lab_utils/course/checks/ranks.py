@@ -95,6 +95,8 @@ def observe(
         error = caught
     if waiting:
         raise Todo(waiting[0])
+    if error and "name 'todo' is not defined" in str(error):
+        raise Todo(t("Run the first cell of this page, too.", "请先运行本页的第一个单元格。"))
     ended = next((n for n, one in enumerate(seen) if len(one.done) < ranks), len(seen) - 1)
     seen[ended].error = error
     return seen[: ended + 1]
@@ -106,7 +108,7 @@ def begin_case(number: int, patience: float, axis: Axis | None = None) -> None:
     So a message too few or too many in one case is found there, and does not turn up in the next.
     """
     if axis is not None:
-        axis.all_reduce(torch.zeros(1), purpose="control").wait()
+        axis.all_reduce(torch.zeros(1, dtype=torch.int8), purpose="control").wait()
     signal.setitimer(signal.ITIMER_REAL, patience)
 
 
@@ -178,9 +180,15 @@ def crash(
     elif cause == "raised":
         what = re.sub(r"^ranks? \d[^A-Za-z]*(and \d+ )?(raised |抛出了异常：)", "", headline)
         headline = what + _place(seen.error)
-    expected = t(
-        "every rank returns, with no exception and nobody left waiting.",
-        "每个 rank 都正常返回：不抛异常，也不让别人一直等。",
+    returned = t("returned from the function", "已从函数返回")
+    headline = headline.replace("all_reduce(int8 [1], sum)", returned)  # the gate of begin_case
+    expected = (
+        t("the function returns, with no exception.", "函数正常返回，不抛异常。")
+        if seen.ranks == 1
+        else t(
+            "every rank returns, with no exception and nobody left waiting.",
+            "每个 rank 都正常返回：不抛异常，也不让别人一直等。",
+        )
     )
     cause = {"exited": "raised", "killed": "raised"}.get(cause, cause)
     return Failure(criterion or cause, expected, headline, case)

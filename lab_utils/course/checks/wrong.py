@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...i18n import t
 
+ROUNDING = 1e-5  # as a share; a factor so near to 1 is no factor
 Kind = Literal["right", "not-finite", "shape", "old", "scale", "not-summed", "value"]
 
 
@@ -27,17 +28,21 @@ class Look:
 
     def words(self, ranks: int) -> str:
         """The symptom, as the end of a sentence that began with what is wrong."""
-        times = f"1/{1 / self.times:.3g}" if 0 < abs(self.times) < 1 else f"{self.times:.3g}"
+        part = 0 < abs(self.times) < 1
+        times = f"1/{1 / self.times:.3g}" if part else f"{self.times:.3g}"
+        rounding = t("; so little is rounding: which dtype?", "；差这么一点是舍入：dtype 是什么？")
         return {
             "right": t("right", "正确"),
             "not-finite": t("not finite (nan or inf)", "出现了 nan 或 inf"),
             "shape": t("of another shape", "形状不对"),
             "old": t("what they were before", "仍是原来的值"),
             "scale": t(
-                f"{times} × the right ones (N = {ranks})", f"正确值的 {times} 倍（N = {ranks}）"
+                f"{times} × the right ones ({ranks} ranks)",
+                f"正确值的 {times}{'' if part else ' 倍'}（{ranks} 个 rank）",
             ),
             "not-summed": t("a single rank's, not all ranks'", "只来自某一个 rank，没有归约"),
-            "value": t(f"off by {self.off:.1e} of their norm", f"偏差为其范数的 {self.off:.1e}"),
+            "value": t(f"off by {self.off:.2g} of their norm", f"相对偏差 {self.off:.2g}")
+            + (rounding if self.off < ROUNDING else ""),
         }[self.kind]
 
 
@@ -66,7 +71,8 @@ def look(
     if before is not None and torch.equal(came, before):
         return Look("old", off)
     times = (a @ b).item() / norm**2
-    if (a - times * b).norm().item() <= tolerance * (abs(times) * norm):
+    scaled = (a - times * b).norm().item() <= tolerance * (abs(times) * norm)
+    if scaled and abs(times - 1) > ROUNDING:
         return Look("scale", off, times)
     if own and _from_single_ranks(a, own):
         return Look("not-summed", off)

@@ -43,8 +43,9 @@ function dress(node, item, before) {
 
 /** One panel: an SVG whose elements are kept by key from scene to scene, and a caption that says
     the result. */
-function makePicture({ width, height }, figure) {
+function makePicture({ width, height }, figure, moved) {
   const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, role: "img" }, figure, SVG);
+  makeDraggable(svg, moved);
   const caption = make("figcaption", { "aria-hidden": "true" }, figure);
   const shown = new Map();          // key → { node, item }
   const drop = key => { shown.get(key).node.remove(); shown.delete(key); };
@@ -249,13 +250,13 @@ async function render(host, heading, payload) {
     }
     const bar = make("div", { class: "controls" }, figure);
     if (panel.sums) adders[panel.name] = makeSums(panel, table[panel.name], position);
+    const moved = (name, index) => { stop(); choose(name, index); };
     for (const control of spec.controls) {
       if (placed.has(control.name) || !panel.controls.includes(control.name)) continue;
       placed.add(control.name);
-      const moved = (name, index) => { stop(); choose(name, index); };
       inputs.push([control, makeControl(control, spec.words, bar, moved, togglePlay)]);
     }
-    return [panel, makePicture(panel, figure)];
+    return [panel, makePicture(panel, figure, moved)];
   });
   const said = make("p", { class: "said", role: "status" }, root);
 

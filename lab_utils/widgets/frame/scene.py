@@ -153,6 +153,24 @@ def arrow(
     )
 
 
+def handle(
+    key: str, x: float, y: float, height: float, control: str, spots: Sequence[float]
+) -> Item:
+    """A grip around x that is pulled sideways (drag.js): the options of `control` stand at `spots`.
+    The control's own slider serves keyboards."""
+    return rect(
+        key,
+        x - 5,
+        y,
+        10,
+        height,
+        "paper",
+        rx=4,
+        stroke="ink",
+        **{"data-drag": control, "data-spots": " ".join(f"{spot:.1f}" for spot in spots)},
+    )
+
+
 def axis(
     key: str, x: float, y: float, length: float, ticks: Sequence[tuple[float, str]]
 ) -> list[Item]:

@@ -15,7 +15,7 @@ from .scene import COLOURS, FONTS, Item, Scene
 
 HTML_LANG = {"en": "en", "zh": "zh-CN"}
 _STYLE = Path(__file__).with_name("explorer.css")
-_SCRIPTS = tuple(Path(__file__).with_name(name) for name in ("sums.js", "explorer.js"))
+_SCRIPTS = tuple(Path(__file__).with_name(name) for name in ("sums.js", "drag.js", "explorer.js"))
 _PAGE_STYLE = (
     "html{color-scheme:light"
     " dark}body{margin:0;background:light-dark(#fff,#14181d)}main{max-width:60rem;margin:0"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from ...estimate.time.pipeline import Timeline
 from ...i18n import t
 from ..frame.controls import State
-from ..frame.scene import Item, Scene, axis, line, path, rect, text
+from ..frame.scene import Item, Scene, axis, handle, line, path, rect, text
 from ..frame.units import percent, seconds, time_ticks
 from ..frame.words import model_option
-from .costs import IN_A_BATCH, STAGES, cut, even_seconds, parts
+from .costs import CUTS, IN_A_BATCH, STAGES, cut, even_seconds, parts
 
 WIDTH, HEIGHT = 760, 396
 _X, _LENGTH = 62, 672
@@ -67,7 +67,7 @@ def _figures(
 
 
 def _strip(model: str, cuts: tuple[int, ...], lang: str) -> Iterator[Item]:
-    """The layers and the head, as wide as they take time."""
+    """The layers and the head, as wide as they take time; boundaries can be pulled."""
     part = parts(model)
     ends, width = (0, *cuts, part.layers), _LENGTH / (part.layers + part.head_in_blocks)
     yield text("strip-name", 0, _STRIP + 22, t("layers", "各层", lang), bold=True)
@@ -86,6 +86,9 @@ def _strip(model: str, cuts: tuple[int, ...], lang: str) -> Iterator[Item]:
             "middle",
             **{"pointer-events": "none"},
         )
+    for i, (at, stands) in enumerate(zip(cuts, CUTS[model], strict=True), start=1):
+        spots = [_X + n * width for n in stands]
+        yield handle(f"grip{i}", _X + at * width, _STRIP - 5, _THICK + 10, f"cut{i}", spots)
     edge = _X + part.layers * width
     yield line("head-edge", edge, _STRIP - 5, edge, _STRIP + _THICK + 5, "ink", 1.5)
 

@@ -1,4 +1,4 @@
-"""Exercise 3: a generator that reads ahead, watched while it does."""
+"""Exercise 4: a generator that reads ahead, watched while it does."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ..verdict import Failure
 
 READ_SECONDS, STEP_SECONDS = 0.02, 0.01
 PATIENT_SECONDS = 0.7  # for a thread that a busy machine lets begin late; only wrong answers wait
+HANGING_SECONDS = 1.5  # of the reads behind one that fails, unless its error is heard of first
 PIPE = "the disk is gone"
 
 
@@ -35,23 +36,27 @@ class Case(NamedTuple):
 
 class Facts(NamedTuple):
     """Numbers in the order they came; the exception that came through; the most reads at once; the
-    most reads begun beyond what was handed over; reads begun while the first step computed."""
+    most reads begun beyond what was handed over; reads begun while the first step computed; whether
+    the exception came no sooner than reads behind it ended."""
 
     came: list[Any]
     raised: str
     at_once: int
     ahead: int
     during_first: int
+    late: bool
     seconds: float
 
 
 class _Disk:
     """A slow disk that notes who reads. A read is held up until as many are under way as there are
-    to be workers, once, so that threads that begin late are seen side by side all the same."""
+    to be workers, once, so that threads that begin late are seen side by side all the same.
+    Reads behind one that fails hang until its error is heard of."""
 
     def __init__(self, case: Case) -> None:
         self.fails, self.wanted = case.fails, min(case.workers, case.batches)
         self.begun = self.reading = self.at_once = 0
+        self.heard = self.late = False
         self.changed = threading.Condition()
 
     def read(self, number: int) -> int:
@@ -62,12 +67,22 @@ class _Disk:
             self.changed.notify_all()
             if not self.changed.wait_for(lambda: self.at_once >= self.wanted, PATIENT_SECONDS):
                 self.wanted = 0  # they do not come: no other read waits for them
+            behind = self.fails is not None and number > self.fails
+            if behind and not self.changed.wait_for(lambda: self.heard, HANGING_SECONDS):
+                self.late = self.heard = True  # all wait no longer than the first of them
         time.sleep(READ_SECONDS)
         with self.changed:
             self.reading -= 1
         if number == self.fails:
             raise OSError(PIPE)
         return number
+
+    def error_is_heard(self) -> bool:
+        """Let hanging reads go; whether the error came no sooner than they gave up."""
+        with self.changed:
+            self.heard = True
+            self.changed.notify_all()
+            return self.late
 
 
 def run(
@@ -82,7 +97,7 @@ def run(
 
 
 def _train(answer: Callable[..., Iterator[int]], case: Case) -> Facts:
-    disk, came, ahead, during, raised = _Disk(case), [], 0, 0, ""
+    disk, came, ahead, during, raised, late = _Disk(case), [], 0, 0, "", False
     began = time.perf_counter()
     try:
         for batch in answer(disk.read, range(case.batches), case.workers):
@@ -97,8 +112,9 @@ def _train(answer: Callable[..., Iterator[int]], case: Case) -> Facts:
             if len(came) > 2 * case.batches:
                 break
     except OSError as error:
-        raised = str(error)
-    return Facts(came, raised, disk.at_once, ahead, during, time.perf_counter() - began)
+        raised, late = str(error), disk.error_is_heard()
+    seconds = time.perf_counter() - began
+    return Facts(came, raised, disk.at_once, ahead, during, late, seconds)
 
 
 def judge(case: Case, told: list[Facts], _: int = 0) -> Failure | None:
@@ -115,7 +131,7 @@ def judge(case: Case, told: list[Facts], _: int = 0) -> Failure | None:
         expected = t(f"every batch once, in order: {right}", f"每个批次一次，按顺序：{right}")
         return Failure("order", expected, f"{f.came!r:.120}")
     if case.fails is not None:
-        return None
+        return _too_late() if f.late else None
     if not f.during_first:
         expected = t(
             "while step 1 computes, the next batches are being read.",
@@ -133,6 +149,20 @@ def judge(case: Case, told: list[Facts], _: int = 0) -> Failure | None:
         expected = t(f"{case.workers} reads side by side.", f"同时进行的读取有 {case.workers} 个。")
         return Failure("workers", expected, t(f"{f.at_once} at most.", f"最多 {f.at_once} 个。"))
     return None
+
+
+def _too_late() -> Failure:
+    return Failure(
+        "error.late",
+        t(
+            "the exception as soon as its batch is due, even if later reads hang.",
+            "轮到那个批次时立刻抛出异常，哪怕后面的读取卡住了。",
+        ),
+        t(
+            f"it came only when a later read, hanging for {HANGING_SECONDS:g} s, had ended.",
+            f"后面卡了 {HANGING_SECONDS:g} 秒的读取结束之后，异常才传出来。",
+        ),
+    )
 
 
 def draw(random: Random) -> list[Case]:

@@ -10,7 +10,16 @@ from ....estimate.time.pipeline import simulate
 from ....i18n import t
 from ..exercise import Column, Exercise
 from ..verdict import Failure
-from .orders import Case, Facts, judge_form, judge_held, run, shown_held, shown_seconds
+from .orders import (
+    Case,
+    Facts,
+    judge_form,
+    judge_held,
+    run,
+    shown_held,
+    shown_seconds,
+    simulated_seconds,
+)
 
 SECONDS = (1, 2)  # F and B, in units
 
@@ -22,9 +31,16 @@ def _ask(answer: Any, case: Case) -> Any:
 def judge(case: Case, facts: list[Facts], _: int = 0) -> Failure | None:
     """A schedule, as few in flight as 1F1B has, and as short a step."""
     return (
-        judge_form(facts)
+        judge_form(facts, _form())
         or judge_held(facts, [min(case.m, case.p - rank) for rank in range(case.p)])
         or _bubble(case, facts)
+    )
+
+
+def _form() -> str:
+    return t(
+        'for each rank a list of pairs ("F" or "B", micro-batch).',
+        "每个 rank 返回一个列表，里面是二元组（“F”或“B”，微批次编号）。",
     )
 
 
@@ -36,8 +52,8 @@ def _bubble(case: Case, facts: list[Facts]) -> Failure | None:
     return Failure(
         "order.bubble",
         t(
-            f"with F = 1 and B = 2 the step takes (m + p − 1)(F + B) = {least} units.",
-            f"F = 1、B = 2 时，一步为 (m + p − 1)(F + B) = {least} 个单位。",
+            f"with F = 1 and B = 2 the step takes at most (m + p − 1)(F + B) = {least} units.",
+            f"F = 1、B = 2 时，一步不超过 (m + p − 1)(F + B) = {least} 个单位。",
         ),
         t(f"{came:g} units.", f"{came:g} 个单位。"),
     )
@@ -70,6 +86,7 @@ EXERCISE = Exercise(
                 f"{100 * simulate(told[0][0].schedule, *SECONDS).bubble_over_ideal:.0f} %"
             ),
         ),
+        Column("step, simulated", "一步（模拟）", lambda _, told: simulated_seconds(told, SECONDS)),
         Column("step, real ranks", "一步（真实 rank）", lambda _, told: shown_seconds(told)),
     ),
     visible=(

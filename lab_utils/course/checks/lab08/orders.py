@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....config import ParallelConfig
-from ....estimate.time.pipeline import Timeline
+from ....estimate.time.pipeline import Timeline, simulate
 from ....i18n import t
 from ....layout import schedule_check
 from ....layout.schedule import Action, PipelineSchedule
@@ -121,16 +121,13 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "…"
 
 
-def judge_form(facts: Sequence[Facts]) -> Failure | None:
-    """What must hold of any schedule."""
+def judge_form(facts: Sequence[Facts], form: str) -> Failure | None:
+    """What must hold of any schedule; `form`: what the exercise asks for, in words."""
     fault = next((f.fault for f in facts if f.fault), None)
     if fault is None:
         return None
     expected = {
-        "order.form": t(
-            'a list of pairs ("F" or "B", and where there is one "W"; number of the micro-batch).',
-            "由二元组组成的列表：动作（“F”“B”，以及可能有的“W”）和微批次编号。",
-        ),
+        "order.form": form,
         "order.complete": t(
             "every action of every micro-batch, once.", "每个微批次的每个动作恰好一次。"
         ),
@@ -172,6 +169,12 @@ def shown_seconds(told: Any) -> str:
     """For a column: milliseconds of the step on real ranks."""
     timeline = measured(told[0])
     return "—" if timeline is None else f"{1e3 * timeline.seconds:.0f} ms"
+
+
+def simulated_seconds(told: Any, seconds: Sequence[float]) -> str:
+    """For a column: what the simulator promised of it."""
+    played = simulate(told[0][0].schedule, *(UNIT_SECONDS * units for units in seconds))
+    return f"{1e3 * played.seconds:.0f} ms"
 
 
 def shown_held(told: Any) -> str:

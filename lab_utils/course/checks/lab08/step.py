@@ -131,7 +131,7 @@ def _own(case: Case, facts: list[Facts]) -> Failure | None:
         times = f"1/{1 / bad.times:.3g}" if 0 < bad.times < 1 else f"{bad.times:.3g}"
         came = t(
             f"on every rank {times} × the right ones, with m = {case.m}.",
-            f"每个 rank 上都是正确值的 {times} 倍，m = {case.m}。",
+            f"每个 rank 上都是正确值的 {times}{'' if bad.times < 1 else ' 倍'}，m = {case.m}。",
         )
         return Failure("step.factor", expected, came)
     came = t(
@@ -197,7 +197,7 @@ EXERCISE = Exercise(
         Column("one process's", "单进程", lambda _, told: f"{told[0][-1].right_loss:.4f}"),
         Column(
             "gradient norm of rank 0's layer",
-            "rank 0 这一层的梯度范数",
+            "rank 0 上该层的梯度范数",
             lambda _, told: f"{told[0][0].norm:.4f}",
         ),
         Column(
