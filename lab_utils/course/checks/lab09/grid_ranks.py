@@ -89,6 +89,8 @@ class Conversations(Transfers):
 
     def _stranger(self, op: str, members: tuple[int, ...], nbytes: int) -> None:
         who = t(f"ranks {list(members)}", f"rank {list(members)}")
+        if len(members) == self._case.ranks:
+            who = t(f"all {len(members)} ranks", f"全部 {len(members)} 个 rank")
         raise BrokenRule(
             "step.world",
             t(

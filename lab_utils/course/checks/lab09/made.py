@@ -125,8 +125,10 @@ def run(answer: Callable[..., Any], cases: Sequence[Case], patience: float) -> N
 
 
 def _held(found: Any, axis: str) -> list[int] | str | None:
-    if not isinstance(found, dict) or axis not in found:
+    if not isinstance(found, dict):
         return f"{found!r:.60}"
+    if axis not in found:
+        return t("no entry", "字典里没有这一项")
     group = found[axis]
     if group is dist.GroupMember.NON_GROUP_MEMBER or group is None:
         return None
