@@ -34,8 +34,8 @@ class Case(groups.Case):
         return prod(self.sizes)
 
     def __str__(self) -> str:
-        grid = super().__str__()
-        return t(f"{grid}, {self.blocks} blocks", f"{grid}、{self.blocks} 个块")
+        grid, s = super().__str__(), "s" * (self.blocks > 1)
+        return t(f"{grid}, {self.blocks} block{s}", f"{grid}、{self.blocks} 个块")
 
     @property
     def message(self) -> int:

@@ -4,10 +4,11 @@ and what it made of its gradients."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -151,12 +152,31 @@ def _examine(answer: Callable[..., Any], case: Case, rank: int, grid: Grid) -> F
     blocks = [tuple(w.requires_grad_() for w in case.cut(network(case)[i], rank)) for i in numbers]
     x, y = case.share(rank)
     given = [list(block) for block in blocks]
-    with Conversations(case, rank) as seen:
+    with _no_new_groups(), Conversations(case, rank) as seen:
         loss = answer(blocks, x, y, {axis: (list(r), g) for axis, (r, g) in grid.items()})
     looks = [_looks(block, i, case, rank) for i, block in zip(numbers, given, strict=True)]
     gradients = [w.grad for block in given for w in block if isinstance(w.grad, Tensor)]
     norm = sum(g.double().square().sum().item() for g in gradients) ** 0.5
     return Facts(_number(loss), looks, dict(seen.moved), norm)
+
+
+@contextmanager
+def _no_new_groups() -> Iterator[None]:
+    """A group that not all ranks make would hang before anybody could say why."""
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise BrokenRule(
+            "step.world",
+            t("the groups in `grid` are all that it takes.", "`grid` 里的组就够用了。"),
+            t("it makes another group.", "代码又创建了组。"),
+        )
+
+    make = distributed_c10d._new_group_with_tag
+    distributed_c10d._new_group_with_tag = refuse
+    try:
+        yield
+    finally:
+        distributed_c10d._new_group_with_tag = make
 
 
 def _number(loss: Any) -> float | None:

@@ -123,6 +123,8 @@ def _kind(case: Case, facts: list[Facts], off: list[tuple[str, Look]], every: in
         return "dp.sum"
     if all(name == "s" and _is(seen, tp) for name, seen in off):
         return "tp.twice"
+    if tp > 1 and all(any(_is(seen, tp**n) for n in range(1, 9)) for _, seen in off):
+        return "tp.leave"
     if any(seen.kind == "not-summed" for _, seen in off):
         return "dp.none"
     return "step.gradient"
