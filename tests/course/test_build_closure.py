@@ -98,7 +98,10 @@ WITHOUT_TRAINING = {"solution 01", "solution 03", "solution 07"}  # they do not 
         ("lab_utils/course/questions/03_memory.json", {"lesson 03"}),
         # train asks the estimate whether a run fits this machine
         ("lab_utils/estimate/time/step.py", LESSONS | SOLUTIONS - WITHOUT_TRAINING),
-        ("lab_utils/parallel/zero.py", LESSONS | {"solution 01", "solution 05", "solution 06"}),
+        (
+            "lab_utils/parallel/zero.py",
+            LESSONS | {f"solution {n}" for n in ("01", "05", "06", "09")},
+        ),
         ("lab_utils/model.py", LESSONS | SOLUTIONS - {"solution 08"}),
         ("lab_utils/course/build_outputs.py", LESSONS | SOLUTIONS),
         ("lab_utils/course/build*_r*.py", set()),

@@ -149,11 +149,7 @@ def _scored(case: Case, layout: dict[str, Any], one: Priced) -> Failure | None:
         )
     late = one.seconds / best_seconds(case) - 1
     if not late <= LATE:
-        return Failure(
-            "sealed.slow",
-            t(f"at most {LATE:.0%} behind the planner.", f"最多比规划器慢 {LATE:.0%}。"),
-            t(f"{late:.0%} behind.", f"慢 {late:.0%}。"),
-        )
+        return _late(case, layout, late)
     if not abs(layout["gb"] * 1e9 / one.held - 1) <= OFF:
         return Failure(
             "sealed.memory",
@@ -170,6 +166,20 @@ def _scored(case: Case, layout: dict[str, Any], one: Priced) -> Failure | None:
             t(f"predicted: {layout['loses_to']}.", f"预测的是 {layout['loses_to']}。"),
         )
     return None
+
+
+def _late(case: Case, layout: dict[str, Any], late: float) -> Failure:
+    """Too slow; where stages are not alike, by that name."""
+    expected = t(f"at most {LATE:.0%} behind the planner.", f"最多比规划器慢 {LATE:.0%}。")
+    layers, pp = PRESETS[case.model]["layers"], layout["pp"]
+    if not layers % pp:
+        return Failure("sealed.slow", expected, t(f"{late:.0%} behind.", f"慢 {late:.0%}。"))
+    most = -(-layers // pp)
+    came = t(
+        f"{late:.0%} behind; {layers} layers on {pp} stages: whoever holds {most} sets the pace.",
+        f"慢 {late:.0%}；{layers} 层分给 {pp} 个阶段，快慢由有 {most} 层的阶段决定。",
+    )
+    return Failure("sealed.uneven", expected, came)
 
 
 def draw(random: Random) -> list[Case]:
