@@ -1,0 +1,79 @@
+"""The commands of a layout: its export to three frameworks, and its small likeness on this
+machine."""
+
+from __future__ import annotations
+
+from ...config import ConfigError
+from ...estimate.plan.words import refuse_pins
+from ...exports import FRAMEWORKS, export
+from ...i18n import t
+from ..frame.controls import State
+from ..frame.scene import Scene, text
+from .costs import SITES, Cost, cost_of
+from .words import lines, speaking
+
+WIDTH, HEIGHT = 760, 246
+_NAMES = {"megatron": "Megatron-LM", "torchtitan": "torchtitan", "deepspeed": "DeepSpeed"}
+
+
+def export_command(state: State, cost: Cost, framework: str) -> str:
+    """What prints the layout in a framework's words."""
+    p, site = cost.config.parallel, SITES[state["site"]]
+    return (
+        f"python -m lab_utils plan --preset {state['model']} --gpu {site.gpu} --gpus {site.gpus}"
+        f" --global-batch {cost.config.global_batch} --tp {p.tp} --pp {p.pp} --zero {p.zero}"
+        f" --micro-batch 1 --schedule 1f1b --recompute {cost.config.recompute}"
+        f" --export {framework}"
+    )
+
+
+def small_command(cost: Cost) -> str:
+    """The layout with every axis cut to two ranks at most, on this machine."""
+    p = cost.config.parallel
+    axes = " ".join(f"--{axis} 2" for axis in ("dp", "pp", "tp") if getattr(p, axis) > 1)
+    return f"python -m lab_utils train {axes} --zero {p.zero if p.dp > 1 else 0} --micro-batch 3"
+
+
+def refusal(state: State, cost: Cost, framework: str, lang: str) -> str | None:
+    """Why the planner or a framework cannot have the layout; None where both can."""
+    p, site = cost.config.parallel, SITES[state["site"]]
+    with speaking(lang):
+        try:
+            pins = dict(tp=p.tp, pp=p.pp, zero=p.zero, micro_batch=1)
+            batch = cost.config.global_batch
+            refuse_pins(cost.config.model, site.hardware, site.gpus, batch, pins)
+            export(cost.config, framework)
+        except ConfigError as error:
+            return str(error)
+    return None
+
+
+def scene(state: State, lang: str) -> Scene:
+    """A line for each framework, or why it cannot express the layout; and the small run."""
+    cost = cost_of(state)
+    head = t("Commands of your layout", "你的布局对应的命令", lang)
+    items = [text("head", 0, 20, head, size=15, bold=True)]
+    if cost is None or not cost.fits:
+        words = t("None: it does not fit.", "没有：放不下。", lang)
+        if cost is None:
+            words = t("None: there is no such layout.", "没有：不存在这种布局。", lang)
+        return {"items": [*items, text("none", 0, 46, words, "fire")], "alt": f"{head} {words}"}
+    alt = [head + t(":", "：", lang)]
+    for i, framework in enumerate(FRAMEWORKS):
+        why, y = refusal(state, cost, framework, lang), 46 + 50 * i
+        command = export_command(state, cost, framework)
+        items.append(text(f"name{i}", 0, y, _NAMES[framework], bold=True))
+        told = t("cannot express it: ", "无法表达：", lang) + why if why else command
+        for j, words in enumerate(lines(told, 104)):
+            items.append(text(f"line{i}-{j}", 96, y + 17 * j, words, "fire" if why else "ink", 12))
+        alt.append(f"{_NAMES[framework]}{t(': ', '：', lang)}{told}")
+    small = small_command(cost)
+    items.append(text("small-name", 0, 200, t("small, here", "本机缩小版", lang), bold=True))
+    items.append(text("small", 96, 200, small, size=12))
+    note = t(
+        "small: every axis cut to two ranks, the tiny model, on this machine's processors",
+        "缩小版：每个轴最多 2 个 rank，tiny 模型，在本机处理器上运行",
+        lang,
+    )
+    items.append(text("small-note", 96, 220, note, "soft", 12))
+    return {"items": items, "alt": " ".join([*alt, small])}
