@@ -52,17 +52,25 @@ def scene(state: State, lang: str) -> Scene:
     )
     items = [
         text("head", 0, 20, head, size=15, bold=True),
-        text("bound", 430, 20, t("beside computing, most", "除计算外最多的", lang), "soft", 12),
+        text(
+            "bound", 416, 20, t("bottleneck beside computing", "计算之外的瓶颈", lang), "soft", 12
+        ),
         text("memory", 590, 20, t("fullest GPU", "最满的 GPU", lang), "soft", 12),
         text("mfu", 760, 20, "MFU", "soft", 12, "end"),
     ]
-    alt = [head + t(":", "：", lang)]
     for i, cost in enumerate(best):
         items += _row(i, cost, best, lang)
-        alt.append(
-            f"{layout_words(cost.config, lang)}, {seconds(cost.seconds)}, {_loss(cost, lang)};"
-        )
-    return {"items": items, "alt": " ".join(alt)}
+    first, last = best[0], best[-1]
+    alt = t(
+        f"The planner's fastest: {layout_words(first.config, lang)}; {seconds(first.seconds)} a"
+        f" step, {_loss(first, lang)}. Number {len(best)}: {layout_words(last.config, lang)};"
+        f" {seconds(last.seconds)}, {_loss(last, lang)}.",
+        f"规划器最快的布局：{layout_words(first.config, lang)}，一步 {seconds(first.seconds)}，"
+        f"{_loss(first, lang)}。第 {len(best)} 名：{layout_words(last.config, lang)}，"
+        f"{seconds(last.seconds)}，{_loss(last, lang)}。",
+        lang,
+    )
+    return {"items": items, "alt": alt}
 
 
 def _loss(cost: Cost, lang: str) -> str:
@@ -82,7 +90,7 @@ def _row(i: int, cost: Cost, best: list[Cost], lang: str) -> list[Item]:
             x += width
     items += [
         text(f"time{i}", x + 6, y + 17, f"{seconds(cost.seconds)}{more}", size=12),
-        text(f"bound{i}", 430, y + 17, _loss(cost, lang), size=12),
+        text(f"bound{i}", 416, y + 17, _loss(cost, lang), size=12),
         text(f"held{i}", 590, y + 17, nbytes(cost.held), size=12),
         text(f"mfu{i}", 760, y + 17, percent(cost.mfu), size=12, anchor="end"),
     ]

@@ -12,6 +12,7 @@ from ..frame.controls import Control, State
 from ..frame.units import nbytes, percent
 from .costs import SETTING, cost_of
 from .step_scene import behind, refusal
+from .words import late_words
 
 
 def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
@@ -83,8 +84,10 @@ def _near(most: float) -> Need:
         if late <= most:
             return None
         return t(
-            f"{percent(late)} behind, {percent(most)} allowed.",
-            f"慢 {percent(late)}，最多允许 {percent(most)}。",
+            f"{late_words(late, lang)} than the planner's; {percent(most)} slower is allowed."
+            if late < 1
+            else f"{late_words(late, lang)} as the planner's; {percent(most)} slower is allowed.",
+            f"比规划器的{late_words(late, lang)}，最多允许慢 {percent(most)}。",
             lang,
         )
 

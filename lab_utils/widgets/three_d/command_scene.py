@@ -9,6 +9,7 @@ from ...exports import FRAMEWORKS, export
 from ...i18n import t
 from ..frame.controls import State
 from ..frame.scene import Scene, text
+from .best_scene import best_of
 from .costs import SITES, Cost, cost_of
 from .words import lines, speaking
 
@@ -49,31 +50,54 @@ def refusal(state: State, cost: Cost, framework: str, lang: str) -> str | None:
 
 
 def scene(state: State, lang: str) -> Scene:
-    """A line for each framework, or why it cannot express the layout; and the small run."""
-    cost = cost_of(state)
-    head = t("Commands of your layout", "你的布局对应的命令", lang)
+    """A line for each framework, or why it cannot express the layout; and the small run. Where the
+    layout that is set cannot run, those of the planner's."""
+    cost, best = cost_of(state), best_of(state)
+    runs = cost is not None and cost.fits
+    if not runs and not best:
+        words = t(
+            "No layout fits, so there is no command.", "没有放得下的布局，也就没有命令。", lang
+        )
+        return {"items": [text("none", 0, 20, words, "fire", 15, bold=True)], "alt": words}
+    head = (
+        t("Commands of your layout", "你的布局对应的命令", lang)
+        if runs
+        else t(
+            "Yours cannot run; commands of the planner's fastest",
+            "你的布局跑不了；规划器最快布局的命令",
+            lang,
+        )
+    )
+    shown = cost if runs else best[0]
     items = [text("head", 0, 20, head, size=15, bold=True)]
-    if cost is None or not cost.fits:
-        words = t("None: it does not fit.", "没有：放不下。", lang)
-        if cost is None:
-            words = t("None: there is no such layout.", "没有：不存在这种布局。", lang)
-        return {"items": [*items, text("none", 0, 46, words, "fire")], "alt": f"{head} {words}"}
-    alt = [head + t(":", "：", lang)]
+    can, cannot = [], []
     for i, framework in enumerate(FRAMEWORKS):
-        why, y = refusal(state, cost, framework, lang), 46 + 50 * i
-        command = export_command(state, cost, framework)
+        why, y = refusal(state, shown, framework, lang), 46 + 50 * i
+        command = export_command(state, shown, framework)
+        if why:
+            cannot.append(_NAMES[framework])
+        else:
+            can.append(command)
         items.append(text(f"name{i}", 0, y, _NAMES[framework], bold=True))
         told = t("cannot express it: ", "无法表达：", lang) + why if why else command
-        for j, words in enumerate(lines(told, 104)):
-            items.append(text(f"line{i}-{j}", 96, y + 17 * j, words, "fire" if why else "ink", 12))
-        alt.append(f"{_NAMES[framework]}{t(': ', '：', lang)}{told}")
-    small = small_command(cost)
+        for j, words in enumerate(lines(told, 102)):
+            items.append(text(f"line{i}-{j}", 108, y + 17 * j, words, "fire" if why else "ink", 12))
+    small = small_command(shown)
     items.append(text("small-name", 0, 200, t("small, here", "本机缩小版", lang), bold=True))
-    items.append(text("small", 96, 200, small, size=12))
+    items.append(text("small", 108, 200, small, size=12))
     note = t(
-        "small: every axis cut to two ranks, the tiny model, on this machine's processors",
-        "缩小版：每个轴最多 2 个 rank，tiny 模型，在本机处理器上运行",
+        "every axis cut to two ranks, the tiny model, on this machine's processors",
+        "每个轴最多 2 个 rank，tiny 模型，在本机处理器上运行",
         lang,
     )
-    items.append(text("small-note", 96, 220, note, "soft", 12))
-    return {"items": items, "alt": " ".join([*alt, small])}
+    items.append(text("small-note", 108, 220, note, "soft", 12))
+    return {"items": items, "alt": _summary(head, can, cannot, small, lang)}
+
+
+def _summary(head: str, can: list[str], cannot: list[str], small: str, lang: str) -> str:
+    """The same below the picture, where a command can be copied whole."""
+    told = t("; ", "；", lang).join([*can, small])
+    if cannot:
+        names = t(", ", "、", lang).join(cannot)
+        told += t(f". No export to {names}.", f"。不能导出到 {names}。", lang)
+    return f"{head}{t(': ', '：', lang)}{told}"

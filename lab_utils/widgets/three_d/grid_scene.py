@@ -8,7 +8,7 @@ from ...i18n import t
 from ..frame.controls import State
 from ..frame.scene import Item, Scene, path, rect, text
 from .costs import SITES
-from .orders import stride
+from .orders import ORDERS, stride
 
 WIDTH, HEIGHT = 760, 316
 _NODE = 8
@@ -61,7 +61,12 @@ def scene(state: State, lang: str) -> Scene:
     items.append(text("head", 0, 22, words, size=15, bold=True))
     sizes = sizes_of(state)
     grid = " × ".join(f"{axis} {sizes[axis]}" for axis in state["order"])
-    note = t(f"{grid}, outermost first", f"{grid}，最外层在前", lang)
+    bar = ORDERS.index(tuple(state["order"])) + 1
+    note = t(
+        f"{grid}, outermost first; bar {bar} below is the step in this order",
+        f"{grid}，最外层在前；下面第 {bar} 条是按这个顺序的一步",
+        lang,
+    )
     items.append(text("grid", 0, 46, note, "soft", 12))
     group = group_of_rank_0(state)
     items += _small(group, gpus, lang) if gpus > 64 else _large(group, gpus, lang)
@@ -91,7 +96,7 @@ def _words(state: State, lang: str) -> str:
 
 def _large(group: list[int], gpus: int, lang: str) -> Iterator[Item]:
     """Up to eight machines, every rank with its number."""
-    cell, mine = 42, set(group)
+    cell, mine = (42 if gpus > _NODE else 72), set(group)
     for node in range(gpus // _NODE):
         x, y = 192 * (node % 4), _TOP + 122 * (node // 4)
         label = t(f"machine {node}", f"机器 {node}", lang)
@@ -102,7 +107,15 @@ def _large(group: list[int], gpus: int, lang: str) -> Iterator[Item]:
             shade = "blue5" if rank in mine else "blue1"
             left, top = x + 5 + cell * (i % 4), y + 5 + cell * (i // 4)
             yield rect(f"rank{rank}", left, top, cell - 3, cell - 3, shade, rx=3)
-            yield text(f"number{rank}", left + 19, top + 24, str(rank), f"on-{shade}", 12, "middle")
+            yield text(
+                f"number{rank}",
+                left + cell / 2 - 2,
+                top + cell / 2 + 3,
+                str(rank),
+                f"on-{shade}",
+                12,
+                "middle",
+            )
 
 
 def _small(group: list[int], gpus: int, lang: str) -> Iterator[Item]:

@@ -10,6 +10,7 @@ from unicodedata import east_asian_width
 from ... import i18n
 from ...config import TrainConfig
 from ...i18n import t
+from ..frame.units import digits, percent
 from ..frame.words import RECOMPUTE
 
 FILL = dict(compute="blue4", bubble="stone", tp="fire", pp="plum", dp="sand", optimizer="leaf")
@@ -36,6 +37,15 @@ def layout_words(config: TrainConfig, lang: str) -> str:
     if config.recompute == "none":
         again = t("recomputes nothing", "不重计算", lang)
     return f"tp {p.tp} · pp {p.pp} · dp {p.dp} · ZeRO-{p.zero} · {again}"
+
+
+def late_words(late: float, lang: str) -> str:
+    """So much slower, or faster where it is negative; from twice as long on, so many times."""
+    if late < 0:
+        return t(f"{percent(-late)} faster", f"快 {percent(-late)}", lang)
+    if late >= 1:
+        return t(f"{digits(1 + late, 2)} × as long", f"耗时是 {digits(1 + late, 2)} 倍", lang)
+    return t(f"{percent(late)} slower", f"慢 {percent(late)}", lang)
 
 
 def lines(words: str, columns: int) -> list[str]:
