@@ -13,7 +13,7 @@ from .held import found_best
 from .words import FILL, layout_words, lines, part_words
 
 WIDTH, HEIGHT = 760, 252
-_LEFT, _LENGTH, _PITCH, _TOP, _BAR = 0, 400, 42, 48, 14
+_LENGTH, _PITCH, _TOP, _BAR = 286, 42, 48, 14
 
 
 def best_of(state: State) -> list[Cost]:
@@ -53,9 +53,9 @@ def scene(state: State, lang: str) -> Scene:
     items = [
         text("head", 0, 20, head, size=15, bold=True),
         text(
-            "bound", 416, 20, t("bottleneck beside computing", "计算之外的瓶颈", lang), "soft", 12
+            "bound", 424, 20, t("bottleneck beside computing", "计算之外的瓶颈", lang), "soft", 12
         ),
-        text("memory", 590, 20, t("fullest GPU", "最满的 GPU", lang), "soft", 12),
+        text("memory", 610, 20, t("fullest GPU", "最满的 GPU", lang), "soft", 12),
         text("mfu", 760, 20, "MFU", "soft", 12, "end"),
     ]
     for i, cost in enumerate(best):
@@ -79,19 +79,19 @@ def _loss(cost: Cost, lang: str) -> str:
 
 
 def _row(i: int, cost: Cost, best: list[Cost], lang: str) -> list[Item]:
-    y, x = _TOP + _PITCH * i, float(_LEFT)
+    y, x = _TOP + _PITCH * i, 0.0
     late = cost.seconds / best[0].seconds - 1
     more = f" (+{percent(late)})" if late >= 5e-4 else ""
     items = [text(f"layout{i}", 0, y, layout_words(cost.config, lang), size=12, bold=not i)]
     for part in PARTS:
-        width = 0.8 * _LENGTH * cost.parts[part] / best[-1].seconds
+        width = _LENGTH * cost.parts[part] / best[-1].seconds
         if width >= 0.3:
             items.append(rect(f"bar{i}-{part}", x, y + 5, width, _BAR, FILL[part]))
             x += width
     items += [
         text(f"time{i}", x + 6, y + 17, f"{seconds(cost.seconds)}{more}", size=12),
-        text(f"bound{i}", 416, y + 17, _loss(cost, lang), size=12),
-        text(f"held{i}", 590, y + 17, nbytes(cost.held), size=12),
+        text(f"bound{i}", 424, y + 17, _loss(cost, lang), size=12),
+        text(f"held{i}", 610, y + 17, nbytes(cost.held), size=12),
         text(f"mfu{i}", 760, y + 17, percent(cost.mfu), size=12, anchor="end"),
     ]
     return items

@@ -12,7 +12,7 @@ from ..frame.controls import Control, State
 from ..frame.units import nbytes, percent
 from .costs import SETTING, cost_of
 from .step_scene import behind, refusal
-from .words import late_words
+from .words import beside_the_planner
 
 
 def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
@@ -83,11 +83,10 @@ def _near(most: float) -> Need:
             )
         if late <= most:
             return None
+        told = beside_the_planner(late, lang)
         return t(
-            f"{late_words(late, lang)} than the planner's; {percent(most)} slower is allowed."
-            if late < 1
-            else f"{late_words(late, lang)} as the planner's; {percent(most)} slower is allowed.",
-            f"比规划器的{late_words(late, lang)}，最多允许慢 {percent(most)}。",
+            f"{told}; {percent(most)} slower is allowed.",
+            f"{told}，最多允许慢 {percent(most)}。",
             lang,
         )
 

@@ -31,8 +31,9 @@ def export_command(state: State, cost: Cost, framework: str) -> str:
 def small_command(cost: Cost) -> str:
     """The layout with every axis cut to two ranks at most, on this machine."""
     p = cost.config.parallel
-    axes = " ".join(f"--{axis} 2" for axis in ("dp", "pp", "tp") if getattr(p, axis) > 1)
-    return f"python -m lab_utils train {axes} --zero {p.zero if p.dp > 1 else 0} --micro-batch 3"
+    axes = [f"--{axis} 2" for axis in ("dp", "pp", "tp") if getattr(p, axis) > 1]
+    zero = p.zero if p.dp > 1 else 0
+    return " ".join(["python -m lab_utils train", *axes, f"--zero {zero} --micro-batch 3"])
 
 
 def refusal(state: State, cost: Cost, framework: str, lang: str) -> str | None:
@@ -63,8 +64,8 @@ def scene(state: State, lang: str) -> Scene:
         t("Commands of your layout", "你的布局对应的命令", lang)
         if runs
         else t(
-            "Yours cannot run; commands of the planner's fastest",
-            "你的布局跑不了；规划器最快布局的命令",
+            "Commands of the planner's fastest: yours cannot run",
+            "规划器最快布局的命令（你的布局放不下）",
             lang,
         )
     )

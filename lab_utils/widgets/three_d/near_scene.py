@@ -112,15 +112,16 @@ def _steps(mine: Cost, others: Sequence[Near], lang: str) -> Iterator[Item]:
 
 
 def _memory(state: State, others: Sequence[Near], lang: str) -> Iterator[Item]:
-    """Bars as long as what they need, up to twice what is free."""
+    """Bars as long as what they need; the line is what is free."""
     free = SITES[state["site"]].free_bytes
+    most = max([1.25 * free, *(one.cost.held for one in others if one.cost)])
     words = t(f"{nbytes(free)} are free", f"可用 {nbytes(free)}", lang)
-    yield from _mark(_LENGTH / _MOST, words, others)
+    yield from _mark(_LENGTH * free / most, words, others)
     for i, one in enumerate(others):
         if one.cost is None:
             yield _outline(i)
         else:
-            yield _bar(i, one.cost.held / free / _MOST, "leaf" if one.cost.fits else "fire")
+            yield _bar(i, one.cost.held / most, "leaf" if one.cost.fits else "fire")
 
 
 def _mark(at: float, words: str, others: Sequence[Near]) -> Iterator[Item]:

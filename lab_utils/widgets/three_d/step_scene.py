@@ -13,7 +13,7 @@ from ..frame.units import digits, nbytes, percent, seconds
 from .best_scene import best_of
 from .costs import PARTS, SITES, Cost, cost_of
 from .orders import MEGATRON, OURS, WRONG
-from .words import FILL, late_words, layout_words, part_words
+from .words import FILL, beside_the_planner, layout_words, part_words
 
 WIDTH, HEIGHT = 760, 318
 _LEFT, _LENGTH, _BAR, _TOP, _PITCH = 176, 500, 22, 84, 32
@@ -94,11 +94,10 @@ def _verdict(state: State, cost: Cost, best: list[Cost], lang: str) -> str:
         return t("As fast as the planner's layout.", "与规划器的布局一样快。", lang)
     more = {part: cost.parts[part] - best[0].parts[part] for part in PARTS}
     worst = max(more, key=more.__getitem__)
-    name = part_words(worst, lang)
+    name, told = part_words(worst, lang), beside_the_planner(late, lang)
     return t(
-        f"{late_words(late, lang)} {'than' if late < 1 else 'as'} the planner's; most of all:"
-        f" {name}, {seconds(more[worst])} more.",
-        f"比规划器的{late_words(late, lang)}，主要在于：{name}，多 {seconds(more[worst])}。",
+        f"{told}; most of all: {name}, {seconds(more[worst])} more.",
+        f"{told}，主要在于：{name}，多 {seconds(more[worst])}。",
         lang,
     )
 
@@ -107,27 +106,25 @@ def _torn(rows: list[Row], lang: str) -> str:
     """What the wrong order costs."""
     ours, wrong = rows[0].cost, rows[2].cost
     times = wrong.seconds / ours.seconds
-    tp = wrong.parts["tp"] - ours.parts["tp"]
+    outermost = t("With tp outermost", "把 tp 放在最外层，", lang)
     if ours.config.parallel.tp == 1:
+        outermost = t("With dp innermost", "把 dp 放在最内层，", lang)
+    if abs(times - 1) < 0.005:
+        return t("Here the order of axes makes no difference.", "这里轴的顺序没有影响。", lang)
+    more = {part: wrong.parts[part] - ours.parts[part] for part in PARTS}
+    if times < 1:
+        part = min(more, key=more.__getitem__)
+        amount, name = seconds(-more[part]), part_words(part, lang)
         return t(
-            "With tp = 1 there is nothing to tear: the order of axes hardly matters.",
-            "tp = 1 时没有什么会被拆散：轴的顺序几乎没有影响。",
+            f"{outermost} the step is {percent(1 - times)} shorter: {name}, {amount} less.",
+            f"{outermost}一步反而短 {percent(1 - times)}：{name}，少 {amount}。",
             lang,
         )
-    if times < 0.995:
-        return t(
-            f"With tp outermost the step takes {seconds(ours.seconds - wrong.seconds)} less: here"
-            " dp has more to send than tp.",
-            f"把 tp 放在最外层，一步反而少 {seconds(ours.seconds - wrong.seconds)}："
-            "这里 dp 的通信比 tp 多。",
-            lang,
-        )
-    if times < 1.005:
-        return t("Here the order makes no difference.", "这里轴的顺序没有影响。", lang)
+    part = max(more, key=more.__getitem__)
+    amount, name = seconds(more[part]), part_words(part, lang)
     return t(
-        f"With tp outermost the step takes {digits(times)} × as long:"
-        f" {seconds(tp)} more for messages along tp.",
-        f"把 tp 放在最外层，一步要 {digits(times)} 倍的时间：tp 通信多花 {seconds(tp)}。",
+        f"{outermost} the step takes {digits(times)} × as long: {name}, {amount} more.",
+        f"{outermost}一步耗时变为 {digits(times)} 倍：{name}，多 {amount}。",
         lang,
     )
 

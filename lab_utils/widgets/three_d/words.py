@@ -48,6 +48,15 @@ def late_words(late: float, lang: str) -> str:
     return t(f"{percent(late)} slower", f"慢 {percent(late)}", lang)
 
 
+def beside_the_planner(late: float, lang: str) -> str:
+    """The same, against the planner's layout."""
+    told = late_words(late, "en")
+    if late >= 1:
+        times = digits(1 + late, 2)
+        return t(f"{told} as the planner's", f"耗时是规划器的 {times} 倍", lang)
+    return t(f"{told} than the planner's", f"比规划器的{late_words(late, 'zh')}", lang)
+
+
 def lines(words: str, columns: int) -> list[str]:
     """A sentence in lines of so many columns; a Han character takes two and may end a line."""
     done, now, width = [], "", 0
