@@ -26,6 +26,7 @@ from lab_utils.widgets.three_d import (
     orders,
     step_scene,
 )
+from lab_utils.widgets.three_d.words import layout_words
 
 LAYOUT = {"site": "h100-64", "model": "llama3-70b", "share": 8, "tp": 8, "pp": 2, "zero": 1}
 PLACES = {"site": "h100-64", "order": orders.OURS, "axis": "tp"}
@@ -215,3 +216,11 @@ def test_a_changed_constant_of_the_estimator_is_seen(anew, monkeypatch, planted)
         part = "optimizer"
     anew()
     assert costs.cost_of(LAYOUT, orders.WRONG).parts[part] > 1.2 * before[part]
+
+
+def test_the_planners_layouts_are_hidden_until_asked_for():
+    state = {"site": "h100-64", "model": "llama3-70b", "share": 8}
+    first, *_ = best_scene.best_of(state)
+    for lang in ("en", "zh"):
+        seen = [str(best_scene.scene(state | {"shown": shown}, lang)) for shown in (False, True)]
+        assert [layout_words(first.config, lang) in words for words in seen] == [False, True]

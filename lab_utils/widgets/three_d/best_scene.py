@@ -58,8 +58,12 @@ def scene(state: State, lang: str) -> Scene:
         text("memory", 610, 20, t("fullest GPU", "最满的 GPU", lang), "soft", 12),
         text("mfu", 760, 20, "MFU", "soft", 12, "end"),
     ]
+    hidden = "tp ? · pp ? · dp ? · ZeRO ?"
     for i, cost in enumerate(best):
-        items += _row(i, cost, best, lang)
+        name = layout_words(cost.config, lang) if state["shown"] else hidden
+        items += _row(i, name, cost, best, lang)
+    if not state["shown"]:
+        return {"items": items, "alt": _hint(best, lang)}
     first, last = best[0], best[-1]
     alt = t(
         f"The planner's fastest: {layout_words(first.config, lang)}; {seconds(first.seconds)} a"
@@ -78,11 +82,11 @@ def _loss(cost: Cost, lang: str) -> str:
     return f"{part_words(part, lang)} {percent(cost.parts[part] / cost.seconds)}"
 
 
-def _row(i: int, cost: Cost, best: list[Cost], lang: str) -> list[Item]:
+def _row(i: int, name: str, cost: Cost, best: list[Cost], lang: str) -> list[Item]:
     y, x = _TOP + _PITCH * i, 0.0
     late = cost.seconds / best[0].seconds - 1
     more = f" (+{percent(late)})" if late >= 5e-4 else ""
-    items = [text(f"layout{i}", 0, y, layout_words(cost.config, lang), size=12, bold=not i)]
+    items = [text(f"layout{i}", 0, y, name, size=12, bold=not i)]
     for part in PARTS:
         width = _LENGTH * cost.parts[part] / best[-1].seconds
         if width >= 0.3:
@@ -95,6 +99,17 @@ def _row(i: int, cost: Cost, best: list[Cost], lang: str) -> list[Item]:
         text(f"mfu{i}", 760, y + 17, percent(cost.mfu), size=12, anchor="end"),
     ]
     return items
+
+
+def _hint(best: list[Cost], lang: str) -> str:
+    """Only how fast they are: who reads the answers first learns little."""
+    few, first, last = len(best), seconds(best[0].seconds), seconds(best[-1].seconds)
+    return t(
+        f"The planner's {few} take {first} to {last} a step. Some solve the challenge: try first,"
+        " then tick the box.",
+        f"规划器的这 {few} 种一步耗时 {first} 到 {last}。其中有挑战的答案：先自己试，再勾选显示。",
+        lang,
+    )
 
 
 def _nothing(state: State, lang: str) -> Scene:

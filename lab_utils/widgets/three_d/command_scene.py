@@ -9,8 +9,8 @@ from ...exports import FRAMEWORKS, export
 from ...i18n import t
 from ..frame.controls import State
 from ..frame.scene import Scene, text
-from .best_scene import best_of
 from .costs import SITES, Cost, cost_of
+from .step_scene import refusal as why_none
 from .words import lines, speaking
 
 WIDTH, HEIGHT = 760, 246
@@ -51,26 +51,16 @@ def refusal(state: State, cost: Cost, framework: str, lang: str) -> str | None:
 
 
 def scene(state: State, lang: str) -> Scene:
-    """A line for each framework, or why it cannot express the layout; and the small run. Where the
-    layout that is set cannot run, those of the planner's."""
-    cost, best = cost_of(state), best_of(state)
-    runs = cost is not None and cost.fits
-    if not runs and not best:
-        words = t(
-            "No layout fits, so there is no command.", "没有放得下的布局，也就没有命令。", lang
-        )
-        return {"items": [text("none", 0, 20, words, "fire", 15, bold=True)], "alt": words}
-    head = (
-        t("Commands of your layout", "你的布局对应的命令", lang)
-        if runs
-        else t(
-            "Commands of the planner's fastest: yours cannot run",
-            "规划器最快布局的命令（你的布局放不下）",
-            lang,
-        )
-    )
-    shown = cost if runs else best[0]
+    """A line for each framework, or why it cannot express the layout; and the small run."""
+    shown = cost_of(state)
+    head = t("Commands of your layout", "你的布局对应的命令", lang)
     items = [text("head", 0, 20, head, size=15, bold=True)]
+    if shown is None or not shown.fits:
+        words = t("None yet: it does not fit.", "还没有：放不下。", lang)
+        if shown is None:
+            words = t("None yet: ", "还没有：", lang) + why_none(state, lang)
+        items.append(text("none", 0, 46, words, "fire"))
+        return {"items": items, "alt": f"{head}{t('. ', '。', lang)}{words}"}
     can, cannot = [], []
     for i, framework in enumerate(FRAMEWORKS):
         why, y = refusal(state, shown, framework, lang), 46 + 50 * i

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ...config import ModelConfig
+from ...config.presets import PRESETS
 from ...i18n import t
 from ..frame.controls import State
 from ..frame.scene import Item, Scene, path, rect, text
@@ -45,8 +47,11 @@ def refusal(state: State, lang: str) -> str:
             f"tp {tp} × pp {pp} 超过了 {gpus} 张 GPU。",
             lang,
         )
+    heads = ModelConfig(**PRESETS[state["model"]]).kv_heads
     return t(
-        f"tp {tp}: the model has fewer key/value heads.", f"tp {tp}：模型的键值头没有这么多。", lang
+        f"Only {heads} key/value heads: too few for tp {tp}.",
+        f"只有 {heads} 个键值头，不够 tp {tp} 用。",
+        lang,
     )
 
 
@@ -67,6 +72,9 @@ def scene(state: State, lang: str) -> Scene:
     rows += [Row("best", t("the planner's", "规划器的", lang), best[0])] if best else []
     verdict, torn = _verdict(state, cost, best, lang), _torn(rows, lang)
     items = [*_figures(cost, lang), *_bars(rows), *_legend(lang)]
+    if not best:
+        words = t("the planner's: nothing fits on this cluster", "规划器：这个集群上都放不下", lang)
+        items.append(text("nothing", 0, _TOP + 3 * _PITCH + 16, words, "fire"))
     ink = "ink" if cost.fits else "fire"
     items.append(text("verdict", 0, 266, verdict, ink, 14, bold=True))
     items.append(text("torn", 0, 288, torn, size=13))

@@ -6,7 +6,7 @@ Five panels; every number is estimate's (costs, orders, held).
 
 from __future__ import annotations
 
-from ..frame.controls import Control, Panel, Select, Slider
+from ..frame.controls import Checkbox, Control, Panel, Select, Slider
 from ..frame.explorer import Explorer
 from ..frame.words import model_option
 from . import best_scene, command_scene, grid_scene, near_scene, step_scene
@@ -22,7 +22,7 @@ def explorer(lang: str | None = None) -> Explorer:
         ("grid", grid_scene, ("site", "tp", "pp", "order", "axis")),
         ("step", step_scene, SETTING),
         ("near", near_scene, SETTING),
-        ("best", best_scene, QUESTION),
+        ("best", best_scene, (*QUESTION, "shown")),
         ("commands", command_scene, SETTING),
     )
     return Explorer(
@@ -76,4 +76,5 @@ def controls() -> tuple[Control, ...]:
             label=("Show groups of", "显示哪个轴的组"),
             options=[(axis, axis) for axis in ("tp", "pp", "dp")],
         ),
+        Checkbox(name="shown", label=("Show the planner's layouts", "显示规划器的布局")),
     )
