@@ -12,6 +12,7 @@ from .record import ANYONE, Call, Channel
 Cause = Literal["raised", "exited", "killed", "hung", "mismatch", "left"]
 # a wait must be seen this long before conclusions are drawn from it: it may be just about to end
 STABLE_S = 0.1
+SLOW = 10  # timeouts that a transfer may take for which all have come
 DEADLOCK_S = 1.0  # ranks that wait for each other in a circle this long will do so for ever
 
 
@@ -44,6 +45,7 @@ class Verdict:
     peers: tuple[int, ...] = ()
     echo: bool = False  # only the symptom is known so far
     frozen: bool = False  # hung, because the system has stopped them
+    all_came: bool = False  # hung in a call that everybody has made
 
     @property
     def witnesses(self) -> tuple[int, ...]:
@@ -74,7 +76,7 @@ class History:
         self._last.setdefault(channel, {})[rank] = number
         row = self._open.setdefault((channel, number), {})
         row[rank] = call
-        if len({_comparable(c, channel) for c in row.values()}) > 1 and self._counts_pair(channel):
+        if len({_comparable(c, channel) for c in row.values()}) > 1 and self.counts_pair(channel):
             self.disagreement = self.disagreement or (channel, number)
         elif len(row) == len(channel.ranks):
             del self._open[channel, number]
@@ -88,11 +90,12 @@ class History:
         last = self._last.get(channel, {})
         return (
             [r for r in channel.ranks if last.get(r, 0) < number]
-            if self._counts_pair(channel)
+            if self.counts_pair(channel)
             else []
         )
 
-    def _counts_pair(self, channel: Channel) -> bool:
+    def counts_pair(self, channel: Channel) -> bool:
+        """Whether its calls' numbers tell which of them meet."""
         return not (channel.p2p and channel.ranks[1] in self._takes_any)
 
 
@@ -113,6 +116,7 @@ def diagnose(
         or _frozen(ranks, timeout, now)
         or _stuck(history, ranks, timeout, now)
         or _alone(ranks, timeout, now)
+        or _endless(history, ranks, timeout, now)
         or _echo(ranks)
     )
 
@@ -254,6 +258,23 @@ def _alone(ranks: list[RankState], timeout: float, now: float) -> Verdict | None
         and now - max(s.at for s in others) > timeout
     ):
         return Verdict("hung", tuple(running))
+    return None
+
+
+def _endless(
+    history: History, ranks: list[RankState], timeout: float, now: float
+) -> Verdict | None:
+    """A wait without an end although nobody is missing, as for a message from anyone. Where all are
+    known to have come the transfer itself may be slow, and has SLOW times as long."""
+    overlong = _waits(ranks, now, SLOW * timeout)
+    for wait in _waits(ranks, now, timeout):
+        _, channel, number = wait
+        if not history.missing(channel, number) and (
+            wait in overlong or not history.counts_pair(channel)
+        ):
+            return Verdict(
+                "hung", _waiting_in(ranks, channel, number), channel, number, all_came=True
+            )
     return None
 
 

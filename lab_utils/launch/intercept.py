@@ -9,6 +9,7 @@ What C++ starts by itself (DistributedDataParallel's reducer, functional collect
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -17,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from .record import ANYONE, Call, Channel, Place, Recorder
+from .record import ANYONE, GROUPS, Call, Channel, Place, Recorder
 
 
 class _Method(NamedTuple):
@@ -67,8 +68,13 @@ def install(recorder: Recorder) -> None:
 
     wait, new_group = dist.Work.wait, distributed_c10d._new_group_with_tag
 
+    parameters = inspect.signature(new_group)
+
     @functools.wraps(new_group)
     def recorded_new_group(ranks: list[int] | None = None, *args: Any, **kwargs: Any) -> Any:
+        given = parameters.bind(ranks, *args, **kwargs).arguments
+        if not given.get("use_local_synchronization"):
+            scribe.group_in_order(ranks)
         before = recorder.inside(scribe.new_group(ranks))  # its members wait for each other
         try:
             return new_group(ranks, *args, **kwargs)
@@ -153,6 +159,12 @@ class _Scribe:
         return self._recorder.called(
             self._channel(f"{group.group_name}:{tag}", way, p2p=True), word
         )
+
+    def group_in_order(self, ranks: list[int] | None) -> None:
+        """Groups are told apart by counting, so all ranks must make all of them in one order."""
+        world = range(dist.get_world_size())
+        word = self._recorder.word(Call("new_group", shape=tuple(sorted(ranks or world))))
+        self._recorder.called(self._channel(GROUPS, tuple(world)), word)
 
     def new_group(self, ranks: list[int] | None) -> Place | None:
         members = tuple(sorted(ranks or range(dist.get_world_size())))

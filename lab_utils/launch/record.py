@@ -29,6 +29,7 @@ _SLOT = struct.Struct("<IIQ")
 _SLOTS = 1 << 15
 _RING_AT = 64
 _BYTES = _RING_AT + _SLOTS * _SLOT.size
+GROUPS = "order of groups"  # the channel on which all ranks agree which group comes next
 ANYONE = -1  # the source of a receive that takes what comes
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ..i18n import t
 from .diagnose import RankState, Verdict
-from .record import Call
+from .record import GROUPS, Call
 
 
 def sentences(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str, str]:
@@ -37,6 +37,8 @@ def names_of(ranks: tuple[int, ...]) -> str:
 
 def _place(verdict: Verdict) -> str:
     n = verdict.number
+    if verdict.channel.name == GROUPS:
+        return t(f"group no. {n}", f"第 {n} 个进程组")
     if verdict.channel.p2p:
         source, destination = verdict.channel.ranks
         return t(
@@ -127,6 +129,8 @@ def _hung(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str
     who = names_of(verdict.ranks)
     if verdict.frozen:
         return _frozen(verdict)
+    if verdict.all_came:
+        return _endless(verdict, timeout)
     if len(verdict.ranks) > 1:
         calls = t("; ", "；").join(
             t(f"rank {r}: {c}", f"rank {r}：{c}") for r, c in verdict.calls.items()
@@ -187,6 +191,23 @@ def _frozen(verdict: Verdict) -> tuple[str, str]:
     )
 
 
+def _endless(verdict: Verdict, timeout: float) -> tuple[str, str]:
+    who = names_of(verdict.ranks)
+    return (
+        t(
+            f"{who} waited for more than {timeout:g} s for {_place(verdict)}, although nobody is"
+            " missing there.",
+            f"{who} 为{_place(verdict)}等了超过 {timeout:g} 秒，而那里并不缺人。",
+        ),
+        t(
+            "If it was only slow, give launch a longer timeout=; otherwise its ranks may not mean"
+            " the same group, or message: make groups on all ranks, in one order.",
+            "如果只是运行慢，请给 launch 更长的 timeout=；否则可能是各进程说的不是同一个组或同一条"
+            "消息：请在所有进程上按相同的次序创建进程组。",
+        ),
+    )
+
+
 def _left(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple[str, str]:
     who, call = names_of(verdict.ranks), _call(verdict)
     return (
@@ -222,6 +243,11 @@ def _mismatch(verdict: Verdict, ranks: list[RankState], timeout: float) -> tuple
                 "接收必须与发送一致：元素个数和数据类型相同，顺序也相同。",
             )
             if verdict.channel.p2p
+            else t(
+                "Every rank must call new_group for every group, its own or not, in one order.",
+                "每个进程都要按相同的次序为每一个组调用 new_group，不管自己是不是成员。",
+            )
+            if verdict.channel.name == GROUPS
             else t(
                 "Every rank of a group must make the same calls in the same order, with equal"
                 " shapes and dtypes.",

@@ -42,6 +42,8 @@ def test_all_is_well():
     assert verdict(done, running(r0=(WORLD, 1, 99))) is None, (
         "all have come: the transfer itself is slow"
     )
+    endless = verdict(done, running(r0=(WORLD, 1, 101)))
+    assert (endless.cause, endless.ranks, endless.all_came) == ("hung", (0,), True)
 
 
 def test_the_minority_is_wrong():

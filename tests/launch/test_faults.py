@@ -147,6 +147,34 @@ def test_a_group_that_one_rank_never_made():
     assert "new_group" in str(error)
 
 
+def test_groups_made_by_their_members_only():
+    """Each rank makes its own pair: torch counts both as its first group, and connects wrong
+    ranks."""
+
+    def only_mine():
+        rank = dist.get_rank()
+        dist.new_group([rank % 2, rank % 2 + 2])
+        time.sleep(3600)
+
+    error, seconds = fails(only_mine, world=4)
+    assert error.cause == "mismatch"
+    assert "new_group([0, 2]) where ranks 1 and 3 called new_group([1, 3])" in str(error)
+    on_time(seconds < TIMEOUT_S, f"{seconds:.1f} s")
+
+
+def test_a_wait_without_an_end_where_nobody_is_missing():
+    def from_nobody():
+        rank = dist.get_rank()
+        if rank == 0:
+            dist.recv(torch.ones(1))  # from whoever comes
+        else:
+            dist.barrier()
+
+    error, seconds = fails(from_nobody)
+    assert error.cause == "hung"
+    on_time(seconds < TIMEOUT_S + 3, f"{seconds:.1f} s")
+
+
 def test_running_on_alone():
     error, seconds = fails(lambda: dist.get_rank() and time.sleep(3600))
     assert (error.cause, error.ranks) == ("hung", (1,))
