@@ -48,4 +48,6 @@ LONG = (  # files, tests, and single cases of them
     "measure/test_fake_step.py::test_models_that_do_not_fit_here[llama3-70b-flags1]",
     # all tests are gathered twice
     "test_suite.py::test_what_is_long_is_there_and_runs_in_test_all_alone",
+    # eight processes for a command that test_commands runs otherwise too
+    "widgets/test_three_d_commands.py::test_the_small_run_trains",
 )

@@ -44,6 +44,10 @@ HOMES = {
     "cut_layers": Home("lab08", "cut_layers"),
     "one_f_one_b": Home("lab08", "one_f_one_b"),
     "less_bubble": Home("lab08", "less_bubble"),
+    "rank_groups": Home("lab09", "group_of"),
+    "make_groups": Home("lab09", "make_groups"),
+    "sealed_layouts": Home("lab09", "sealed"),
+    "grid_step": Home("lab09", "grid_step"),
 }
 _WORDS = ("Failure", "Measured", "Result")
 __all__ = sorted([*HOMES, *_WORDS])

@@ -82,8 +82,8 @@ def closures() -> dict[str, set[str]]:
     }
 
 
-LESSONS = {f"lesson {n}" for n in ("00", "01", "03", "05", "06", "07", "08")}
-SOLUTIONS = {f"solution {n}" for n in ("01", "03", "05", "06", "07", "08")}
+LESSONS = {f"lesson {n}" for n in ("00", "01", "03", "05", "06", "07", "08", "09")}
+SOLUTIONS = {f"solution {n}" for n in ("01", "03", "05", "06", "07", "08", "09")}
 WITHOUT_TRAINING = {"solution 01", "solution 03", "solution 07"}  # they do not call `train`
 
 
@@ -98,14 +98,17 @@ WITHOUT_TRAINING = {"solution 01", "solution 03", "solution 07"}  # they do not 
         ("lab_utils/course/questions/03_memory.json", {"lesson 03"}),
         # train asks the estimate whether a run fits this machine
         ("lab_utils/estimate/time/step.py", LESSONS | SOLUTIONS - WITHOUT_TRAINING),
-        ("lab_utils/parallel/zero.py", LESSONS | {"solution 01", "solution 05", "solution 06"}),
+        (
+            "lab_utils/parallel/zero.py",
+            LESSONS | {f"solution {n}" for n in ("01", "05", "06", "09")},
+        ),
         ("lab_utils/model.py", LESSONS | SOLUTIONS - {"solution 08"}),
         ("lab_utils/course/build_outputs.py", LESSONS | SOLUTIONS),
         ("lab_utils/course/build*_r*.py", set()),
         ("lab_utils/doctor.py", set()),
         ("lab_utils/bench/rows.py", set()),
         # the bottleneck tool says whether a job fits
-        ("lab_utils/estimate/plan/search.py", {"lesson 01"}),
+        ("lab_utils/estimate/plan/search.py", {"lesson 01", "lesson 09", "solution 09"}),
     ],
 )
 def test_touching_a_file_makes_these_stale(touched, stale):

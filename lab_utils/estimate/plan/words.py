@@ -70,8 +70,8 @@ def why_slower(other: Plan, best: Plan) -> str:
         return t(f"{-behind:.1%} faster.", f"快 {-behind:.1%}。")
     lost = more[worst] / best.seconds
     return t(
-        f"{behind:.1%} slower: {en} takes {lost:.1%} of the step more.",
-        f"慢 {behind:.1%}：{zh}多占 {lost:.1%} 的步时。",
+        f"{behind:.1%} slower: {lost:.1%} more of the step goes into {en}.",
+        f"慢 {behind:.1%}：{zh}多占一步的 {lost:.1%}。",
     )
 
 
