@@ -181,7 +181,7 @@ EXERCISE = Exercise(
         Column("grid, outermost first", "网格（最外层在前）", lambda case, _: str(case)),
         Column("loss", "损失", lambda _, told: f"{told[0][0].loss:.6f}"),
         Column("one process's", "单进程", lambda case, _: f"{right(case).loss:.6f}"),
-        Column("bytes along tp", "沿 tp（字节）", _along("tp")),
+        Column("all ranks' bytes along tp", "所有 rank 沿 tp（字节）", _along("tp")),
         Column("along pp", "沿 pp（字节）", _along("pp")),
         Column("along dp", "沿 dp（字节）", _along("dp")),
     ),
