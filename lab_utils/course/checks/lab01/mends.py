@@ -58,6 +58,7 @@ class Facts(NamedTuple):
     difference: float
     ratio: float
     sent: tuple[int, int]
+    kept: bool = True  # the gradients that it was given
 
 
 def run(answer: Any, cases: Sequence[Case], patience: float) -> None:
@@ -103,10 +104,11 @@ def _update(mended: Callable[..., Any], case: Case, _: Axis | None) -> Facts:
     )
     right, came = ([x.clone() for x in first] for _ in range(2))
     slow.update(right, gradients, 0.1)
-    mended(came, gradients, 0.1)
-    difference = _difference(came, right)
+    given = [x.clone() for x in gradients]
+    mended(came, given, 0.1)
+    difference, kept = _difference(came, right), _difference(given, gradients) == 0
     ratio = _turns(lambda: slow.update(right, gradients, 0.0), lambda: mended(came, gradients, 0.0))
-    return Facts(True, difference, ratio, (0, 0))
+    return Facts(True, difference, ratio, (0, 0), kept)
 
 
 def _activate(mended: Callable[..., Any], case: Case, _: Axis | None) -> Facts:
@@ -126,7 +128,9 @@ def _summed(mended: Callable[..., Any], case: Case, axis: Axis | None) -> Facts:
     draw = torch.Generator().manual_seed(case.seed + axis.rank)
     gradients = [torch.randn(2**16, generator=draw) for _ in range(case.size)]
     right = slow.summed(axis, [x.clone() for x in gradients])
-    difference = _difference([mended(axis, [x.clone() for x in gradients])], [right])
+    given = [x.clone() for x in gradients]
+    difference = _difference([mended(axis, given)], [right])
+    kept = _difference(given, gradients) == 0
     ratios, sent = [], (0, 0)
     for _ in range(TURNS):
         took = []
@@ -138,7 +142,7 @@ def _summed(mended: Callable[..., Any], case: Case, axis: Axis | None) -> Facts:
         (before, sent_before), (after, sent_after) = took
         ratios.append(before / after)
         sent = sent_before, sent_after
-    return Facts(True, difference, median(ratios), sent)
+    return Facts(True, difference, median(ratios), sent, kept)
 
 
 def judge(case: Case, told: list[Facts], _: int = 0) -> Failure | None:
@@ -151,6 +155,9 @@ def judge(case: Case, told: list[Facts], _: int = 0) -> Failure | None:
         expected = t("the same numbers as before.", "与原来相同的数。")
         came = t(f"off by up to {difference:.3g}.", f"最多相差 {difference:.3g}。")
         return Failure("mend.values", expected, came)
+    if not all(f.kept for f in told):
+        expected = t("the gradients stay as they are.", "传入的梯度保持不变。")
+        return Failure("mend.kept", expected, t("they were changed.", "它们被改动了。"))
     ratio, least = min(f.ratio for f in told), AT_LEAST[case.part]
     if not ratio >= least:
         expected = t(
