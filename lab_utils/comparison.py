@@ -32,6 +32,7 @@ _CHINESE = {
     "gradient": "梯度",
     "parameter": "参数",
     "activation": "激活值",
+    "update": "更新",
     "control": "控制",
     "calls": "次数",
     "bytes": "数据量",

@@ -8,7 +8,6 @@ vocabulary.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable
 
@@ -17,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .config import ModelConfig
+from .first_values import initialize
 
 IGNORED = -100  # a target that counts for nothing: padding, or a masked token
 
@@ -27,12 +27,13 @@ class GPT(nn.Module):
     `gpt(tokens)` with (b, s) int64 gives logits (b, s, V); `gpt(tokens, targets)` gives the loss
     *sum* (0-dim float) and the *count* of targets (0-dim int64), because a mean of means is wrong
     as soon as the counts differ. Weights are drawn per parameter from (seed, name), so every layout
-    of the same model starts from the same numbers; on the meta device they are not drawn. `loss`,
-    `positions` (of the tokens that are given: 0, 1, …), a layer's `project` and `core` are
-    attributes so that a layout may put its own way of doing the same in their place.
+    of the same model starts from the same numbers (`init`: see first_values.py); on the meta device
+    they are not drawn. `loss`, `positions` (of the tokens that are given: 0, 1, …), a layer's
+    `project` and `core` are attributes so that a layout may put its own way of doing the same in
+    their place.
     """
 
-    def __init__(self, config: ModelConfig, seed: int = 0) -> None:
+    def __init__(self, config: ModelConfig, seed: int = 0, init: str = "gpt2") -> None:
         super().__init__()
         self.config, self.loss, self.positions = config, loss_sum_and_count, torch.arange
         self.token_embedding = nn.Embedding(config.vocab, config.hidden)
@@ -44,7 +45,7 @@ class GPT(nn.Module):
         if config.tied:
             self.head.weight = self.token_embedding.weight
         if self.token_embedding.weight.device.type != "meta":
-            initialize(self, config, seed)
+            initialize(self, config, seed, init)
 
     def forward(
         self, tokens: Tensor, targets: Tensor | None = None
@@ -187,31 +188,3 @@ def rotate(
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     left, right = x.chunk(2, dim=-1)
     return torch.cat((left * cos - right * sin, left * sin + right * cos), dim=-1)
-
-
-def initialize(model: nn.Module, config: ModelConfig, seed: int) -> None:
-    """Give every parameter its first values."""
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.copy_(first_values(name, tuple(parameter.shape), config, seed))
-
-
-def first_values(name: str, shape: tuple[int, ...], config: ModelConfig, seed: int) -> Tensor:
-    """A parameter's first values (fp32, CPU), a function of (seed, its name): normal(0, 0.02),
-    projections into the residual stream narrower by √(2·layers) (Radford et al. 2019, section 2.3),
-    biases 0, norm weights 1."""
-    if name.endswith(".bias"):
-        return torch.zeros(shape)
-    if "norm" in name:
-        return torch.ones(shape)
-    residual = name.endswith(("attention.output.weight", "mlp.down.weight"))
-    std = 0.02 / math.sqrt(2 * config.layers) if residual else 0.02
-    return torch.empty(shape).normal_(
-        0, std, generator=torch.Generator().manual_seed(name_seed(seed, name))
-    )
-
-
-def name_seed(seed: int, name: str) -> int:
-    """A 63-bit seed that depends on the run's seed and the parameter's name, the same on every
-    machine."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:8], "little") >> 1

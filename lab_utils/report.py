@@ -43,7 +43,7 @@ class Traffic:
 
     op: str
     axis: str
-    purpose: Literal["gradient", "parameter", "activation", "control"]
+    purpose: Literal["gradient", "parameter", "activation", "update", "control"]
     calls: int
     bytes: int
     wire_bytes: int

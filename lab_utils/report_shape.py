@@ -40,7 +40,7 @@ def _rank(rank: Any, place: str) -> None:
         where = f"{place}.traffic[{i}]"
         _check(isinstance(entry, Mapping), where)
         _typed(entry, where, op=str, axis=str, calls=int, bytes=int, wire_bytes=int)
-        _words(entry, where, purpose=("gradient", "parameter", "activation", "control"))
+        _words(entry, where, purpose=("gradient", "parameter", "activation", "update", "control"))
 
 
 def _typed(raw: Mapping[str, Any], place: str, **types: Any) -> None:

@@ -15,8 +15,12 @@ Activation = Literal["gelu", "swiglu"]
 Positions = Literal["learned", "rope"]
 Attention = Literal["sdpa", "explicit"]
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zero-bubble"]
-Precision = Literal["fp32", "bf16", "bf16-pure", "fp16"]
-OptimizerName = Literal["sgd", "adamw", "adafactor", "lion", "adam8bit"]
+Precision = Literal["fp32", "bf16", "bf16-pure", "fp16", "fp8"]
+# what autocast runs matrix products in, in bytes; fp8 is bf16 but for the products inside of blocks
+AUTOCAST_BYTES = {"bf16": 2, "fp16": 2, "fp8": 2}
+OptimizerName = Literal["sgd", "adamw", "adam", "adafactor", "lion", "adam8bit", "muon"]
+Init = Literal["gpt2", "xavier", "he", "mup"]
+LrSchedule = Literal["constant", "linear", "cosine", "wsd", "inverse-sqrt", "one-cycle"]
 GradientSync = Literal["bucketed", "naive"]
 ContextParallel = Literal["ring", "all-to-all"]
 

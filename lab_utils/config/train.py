@@ -6,7 +6,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any
 
-from .flag import OptimizerName, Precision, check, check_choices, flag, is_number, nearest
+from .flag import (
+    Init,
+    LrSchedule,
+    OptimizerName,
+    Precision,
+    check,
+    check_choices,
+    flag,
+    is_number,
+    nearest,
+)
+from .lr_schedule import USUAL_LR, check_rates
 from .model import ModelConfig
 from .parallel import ParallelConfig
 from .presets import preset_shape
@@ -39,8 +50,30 @@ class TrainConfig:
     optimizer: OptimizerName = flag("adamw", "optimizer", "优化器")
     lr: float | None = flag(
         None,
-        "learning rate; default: 3e-3 for adamw, 0.1 for sgd",
-        "学习率，默认 adamw 3e-3、sgd 0.1",
+        "learning rate; default: 3e-3, for sgd 0.1, for lion 3e-4, for adafactor 3e-2",
+        "学习率，默认 3e-3，sgd 为 0.1，lion 为 3e-4，adafactor 为 3e-2",
+    )
+    init: Init = flag("gpt2", "how wide weights are first drawn", "权重初始化方式")
+    mup_base: int = flag(
+        64,
+        "hidden size that --lr is meant for, under --init mup",
+        "--init mup 时，--lr 所对应的隐藏维度",
+    )
+    lr_schedule: LrSchedule = flag(
+        "constant", "how the learning rate goes on after the warm-up", "预热之后学习率如何变化"
+    )
+    warmup: int = flag(
+        0, "updates in which the learning rate climbs", "学习率线性上升的更新次数（预热）"
+    )
+    lr_end: float = flag(
+        0.1,
+        "share of the learning rate at which linear, cosine, wsd and one-cycle end",
+        "linear、cosine、wsd 与 one-cycle 结束时学习率所剩的比例",
+    )
+    weight_decay: float = flag(
+        0.0,
+        "weight decay of matrices (not embeddings, norms, biases): decoupled, for sgd and adam L2",
+        "矩阵的权重衰减（嵌入、归一化与偏置除外）：解耦式；sgd 与 adam 为 L2",
     )
     clip: float = flag(
         0.0,
@@ -87,11 +120,7 @@ class TrainConfig:
             f"--micro-batch {micro} 不能整除每个进程分到的 {share}"
             f" 条序列；最接近的可用值：{nearest(share, micro)}。",
         )
-        check(
-            is_number(self.lr) and self.lr > 0,
-            f"--lr must be above 0, not {self.lr!r}.",
-            f"--lr 必须大于 0，而不是 {self.lr!r}。",
-        )
+        check_rates(self)
         check(
             is_number(self.clip) and self.clip >= 0,
             f"--clip must be 0 (off) or above, not {self.clip!r}.",
@@ -109,7 +138,7 @@ class TrainConfig:
     def _usual(self) -> Iterator[tuple[str, int | float]]:
         """What a number is when it is not given."""
         yield "micro_batch", self.global_batch // self.parallel.dp
-        yield "lr", 0.1 if self.optimizer == "sgd" else 3e-3
+        yield "lr", USUAL_LR.get(self.optimizer, 3e-3)
 
     @classmethod
     def of(cls, preset: str = "tiny", **flags: Any) -> TrainConfig:

@@ -31,6 +31,9 @@ HOMES = {
     "accumulate": Home("lab03", "accumulate"),
     "checkpoint": Home("lab03", "Segment"),
     "plan_checkpoints": Home("lab03", "plan_checkpoints"),
+    "loss_scaler": Home("lab04", "Scaler"),
+    "master_weights": Home("lab04", "Master"),
+    "amp_step": Home("lab04", "amp_step"),
     "chunk_bounds": Home("lab05", "chunk_bounds"),
     "ring_all_reduce": Home("lab05", "ring_all_reduce"),
     "bucketed": Home("lab05", "Bucketed"),
@@ -48,6 +51,9 @@ HOMES = {
     "make_groups": Home("lab09", "make_groups"),
     "sealed_layouts": Home("lab09", "sealed"),
     "grid_step": Home("lab09", "grid_step"),
+    "first_weights": Home("lab11", "first_weights"),
+    "clip_gradients": Home("lab11", "clip_gradients"),
+    "global_norm": Home("lab11", "global_norm"),
 }
 _WORDS = ("Failure", "Measured", "Result")
 __all__ = sorted([*HOMES, *_WORDS])

@@ -18,6 +18,7 @@ import numpy as np
 from torch import Tensor
 
 from ..config import TrainConfig
+from ..config.lr_schedule import learning_rate
 from ..data.loader import StepBatch
 from ..layout.placement import Placement
 from ..measure.traffic import OutsideCounter
@@ -27,7 +28,7 @@ from ..parallel.recompute import recompute, torch_checkpoint
 from .deepspeed_setup import load_deepspeed
 from .engine import Engine
 from .fragments import Fragment
-from .optimizer import make_optimizer
+from .optimizer import make_optimizer, set_rate
 
 
 class DeepSpeedEngine(Engine):
@@ -40,7 +41,7 @@ class DeepSpeedEngine(Engine):
         self._make()
 
     def _make(self) -> None:
-        self.model = GPT(self.config.model, self.config.seed).to(self.mesh.device)
+        self.model = GPT(self.config.model, self.config.seed, self.config.init).to(self.mesh.device)
         recompute(self.model, self.config.recompute, by=torch_checkpoint)
         with contextlib.redirect_stdout(io.StringIO()):  # it prints what it has compiled
             self.engine, *_ = self.library.initialize(
@@ -73,6 +74,7 @@ class DeepSpeedEngine(Engine):
         return total
 
     def update(self) -> bool:
+        set_rate(self.engine.optimizer, learning_rate(self.config, self.updates))
         self.engine.step()
         self.pending, self.updates = False, self.updates + 1
         return True

@@ -12,6 +12,7 @@ any, are copied there (update.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from ..data.loader import Loader, StepBatch
 from ..model import GPT
 from ..parallel.held import held_tensors, weight_tensors
 from ..parallel.mesh import Mesh
-from ..parallel.optimizer_shard import all_reduce_shared
+from ..parallel.optimizer_shard import OptimizerShard, all_reduce_shared
 from ..parallel.parallelize import parallelize
 from ..parallel.recompute import recompute
 from .engine import Engine
@@ -67,23 +68,26 @@ class OurEngine(Engine):
         return applied
 
     def fragments(self) -> list[Fragment]:
-        scale, sync, found = self.scaler.scale if self.scaler else 1.0, self.layout.sync, []
-        if not sync.sharded and self.mesh.data.rank > 0:
+        scale = self.scaler.scale if self.scaler else 1.0
+        return self._brought(lambda o: o.gradient().detach().float().div(scale))
+
+    def weight_fragments(self) -> list[Fragment]:
+        """What this rank has of the model's weights, without what another rank brings too; fp32
+        masters where there are any."""
+        masters = dict(zip(map(id, self.optimizer_shards), self.updates.weights, strict=True))
+        return self._brought(lambda o: masters[id(o)].detach())
+
+    def _brought(self, tensor_of: Callable[[OptimizerShard], Tensor]) -> list[Fragment]:
+        found, tp = [], self.mesh["tp"]
+        if not self.layout.sync.sharded and self.mesh.data.rank > 0:
             return []
         for o in self.optimizer_shards:
+            values = tensor_of(o).view(-1).cpu().numpy().astype(np.float32, copy=True)
             for piece in o.pieces:
                 place = self.layout.placements[piece.parameter]
-                if not place.copy and (place.dim is not None or self.mesh["tp"].rank == 0):
-                    values = (
-                        o.gradient_of(piece)
-                        .detach()
-                        .float()
-                        .div(scale)
-                        .cpu()
-                        .numpy()
-                        .astype(np.float32, copy=True)
-                    )
-                    found.append(Fragment(place, piece.offset, values))
+                if not place.copy and (place.dim is not None or tp.rank == 0):
+                    own = values[piece.first : piece.first + piece.numel]
+                    found.append(Fragment(place, piece.offset, own))
         return found
 
     def weights(self) -> list[Tensor]:

@@ -33,7 +33,7 @@ def steps_of_rank(
     """Train on this rank for `config.steps` steps, with gradients synchronised as
     `make_sync(model, axis)` says; the ledger holds the calls of one step at a time."""
     mesh = Mesh(config.parallel)
-    model = GPT(config.model, seed)
+    model = GPT(config.model, seed, config.init)
     sync = make_sync(model, mesh["dp"])
     optimizer, loader = make_optimizer(model.parameters(), config), Loader(config, mesh["dp"].rank)
     for number in range(config.steps):

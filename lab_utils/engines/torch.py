@@ -21,6 +21,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 
 from ..config import TrainConfig
+from ..config.lr_schedule import learning_rate
 from ..data.loader import StepBatch
 from ..layout.placement import Placement, placements
 from ..layout.stages import stages_of_rank
@@ -29,6 +30,7 @@ from ..parallel.mesh import AXES, Mesh
 from ..parallel.recompute import recompute, torch_checkpoint
 from .engine import Engine
 from .fragments import Fragment
+from .optimizer import set_rate
 from .torch_data import accumulating, gathered_weights, optimizer_of, parallelize_data, uses_ddp
 from .torch_pipeline import Stage, TorchPipeline
 from .torch_tensor import local, loss_parallel, parallelize_tensors, reduce_partial_gradients
@@ -64,7 +66,7 @@ class TorchEngine(Engine):
         self.counter = OutsideCounter(
             mesh, whole={place.shape for place in here if "tp" in place.sum_over}
         )
-        self.optimizer = optimizer_of(self.parameters, config, axes.get("dp"))
+        self.optimizer, self.updates = optimizer_of(self.parameters, config, axes.get("dp")), 0
         self.model = nn.ModuleList(stages.values())
         boundary = torch.bfloat16 if config.precision == "bf16" and "dp" in axes else torch.float32
         self.pipeline = (
@@ -100,7 +102,9 @@ class TorchEngine(Engine):
     def update(self) -> bool:
         if self.config.clip > 0:
             self._clip()
+        set_rate(self.optimizer, learning_rate(self.config, self.updates))
         self.optimizer.step()
+        self.updates += 1
         return True
 
     def _clip(self) -> None:

@@ -33,7 +33,7 @@ class Stage(GPT):
     """
 
     def __init__(self, config: TrainConfig, stage: int, device: torch.device) -> None:
-        super().__init__(config.model, config.seed)
+        super().__init__(config.model, config.seed, config.init)
         p = config.parallel
         stages = p.pp * p.virtual_stages
         self.autocast = config.precision == "bf16"

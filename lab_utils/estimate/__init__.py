@@ -21,6 +21,7 @@ from .program.conventions import CONVENTIONS
 from .program.share import alike_in_ring
 from .time.step import peak_flops_per_second, rates_are_known, step_time
 from .traffic import traffic_of_dp_ranks
+from .update import differs_by_data_rank
 
 __all__ = ["estimate"]
 
@@ -73,19 +74,23 @@ def _ranks(
 ) -> tuple[RankReport, ...]:
     """All ranks; what equal ranks have in common they share."""
     p = config.parallel
-    like = [alike(config, tp) for tp in range(p.tp)]
+    # Muon's owners differ: each works on other matrices
+    by_rank = differs_by_data_rank(config)
+    own = config.optimizer == "muon"
+    like = [tp if own else alike(config, tp) for tp in range(p.tp)]
     ring = [alike_in_ring(config, cp) for cp in range(p.cp)]
     different = list(product(range(p.pp), sorted(set(like))))
     memory = {
-        (*place, cp): memory_of_rank(config, *place, kernels, cp)
+        (*place, cp, data): memory_of_rank(config, *place, kernels, cp, data)
         for place, cp in product(different, sorted(set(ring)))
+        for data in (range(p.replicas) if by_rank else (0,))
     }
     traffic = {place: traffic_of_dp_ranks(config, *place) for place in different}
     return tuple(
         RankReport(
             rank,
             {"dp": d, "pp": pp, "cp": cp, "tp": tp},
-            memory[pp, like[tp], ring[cp]],
+            memory[pp, like[tp], ring[cp], (d * p.cp + cp) * by_rank],
             traffic[pp, like[tp]][d * p.cp + cp],
             time,
         )

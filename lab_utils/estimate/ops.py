@@ -22,6 +22,7 @@ from .program.messages import Message
 from .program.share import ALONE, Share
 from .program.size import Shape
 from .program.stage_parts import parts_of_stages
+from .update import update_flops
 
 __all__ = [
     "Message",
@@ -195,7 +196,7 @@ def backward_order(ops: list[Op], tied: bool) -> list[tuple[Op, tuple[str, ...]]
 
 def step_flops(config: TrainConfig) -> dict[str, int | str]:
     """FLOPs of one optimizer step of the whole job: `model` without and `hardware` with
-    recomputation."""
+    recomputation, and the `update`'s own (Muon's products)."""
     again, selective = len(config.recomputed_layers()), config.recompute == "selective"
     # what tp shares out adds up to the whole; the ring leaves out what its ranks need not meet
     uncut = Share.of(config)._replace(tp=1, sequence_parallel=False)
@@ -215,5 +216,6 @@ def step_flops(config: TrainConfig) -> dict[str, int | str]:
     return {
         "model": model * times,
         "hardware": (model + extra) * times,
+        "update": update_flops(config),
         "causal_attention": "whole",
     }

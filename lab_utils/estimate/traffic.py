@@ -17,6 +17,7 @@ from math import prod
 from ..config import ModelConfig, ParallelConfig, TrainConfig
 from ..layout.buckets import Bucket, assign_buckets
 from ..layout.context import data_axis
+from ..layout.optimizer_runs import ELEMENTWISE
 from ..layout.parameters import parameter_shapes
 from ..layout.placement import placements
 from ..layout.units import units_of_part
@@ -29,6 +30,7 @@ from .ops import ledger_parts
 from .program.rank_shape import held_placements, held_units
 from .program.stage_parts import parts_of_stages
 from .summands import summand_numels
+from .update import update_cost
 
 # gradients are reduced in fp32; under bf16 autocast the parameters, so the gradients, stay fp32
 GRADIENT_BYTES = 4
@@ -71,7 +73,38 @@ def traffic_of_dp_ranks(
     config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0
 ) -> list[tuple[Traffic, ...]]:
     """The same for every data rank (dp × cp) at these coordinates: they differ in what they own of
-    the gradients that are summed over tp."""
+    the gradients that are summed over tp, and in what the optimizer's rule sends."""
+    passes = _of_passes(config, pp_rank, tp_rank)
+    if config.optimizer in ELEMENTWISE:
+        return passes
+    return [
+        of_passes + _of_update(config, pp_rank, tp_rank, rank)
+        for rank, of_passes in enumerate(passes)
+    ]
+
+
+def _of_update(
+    config: TrainConfig, pp_rank: int, tp_rank: int, data_rank: int
+) -> tuple[Traffic, ...]:
+    p = config.parallel
+    sizes = {data_axis(config): p.replicas, "tp": p.tp}
+    return tuple(
+        Traffic(
+            op,
+            axis,
+            purpose,
+            calls,
+            payload,
+            wire_bytes(op, payload, sizes[axis]) if wire is None else wire,
+        )
+        for op, axis, purpose, calls, payload, wire in update_cost(
+            config, pp_rank, tp_rank, data_rank
+        ).traffic
+        if sizes[axis] > 1
+    )
+
+
+def _of_passes(config: TrainConfig, pp_rank: int, tp_rank: int) -> list[tuple[Traffic, ...]]:
     parts = [part for stage in parts_of_stages(config, pp_rank).values() for part in stage]
     blocks, like = sum(part.startswith("blocks.") for part in parts), alike(config, tp_rank)
     shown = (

@@ -19,12 +19,6 @@ def refuse_what_cannot_run(config: TrainConfig, engine: str = "ours") -> None:
         f"没有名为 {engine!r} 的引擎，可选：{'、'.join(ENGINES)}。",
     )
     refuse_layout(config)
-    refuse(
-        config.optimizer not in ("sgd", "adamw"),
-        f"no engine runs --optimizer {config.optimizer}: choose sgd or adamw (the estimator prices"
-        " the others).",
-        f"引擎不支持 --optimizer {config.optimizer}：请选择 sgd 或 adamw（其余优化器只能估算）。",
-    )
     if engine == "torch":
         refuse_for_torch(config)
     if engine == "deepspeed":

@@ -12,6 +12,7 @@ def refuse_for_torch(config: TrainConfig) -> None:
     """Raise ConfigError for what torch's own parallelism does not do, or not on gloo."""
     p, model, m = config.parallel, config.model, config.micro_batches
     _context("torch", config)
+    _optimizer("torch", config)
     refuse(
         p.gradient_sync == "naive",
         "torch's DDP always sends buckets: leave out --gradient-sync naive, or choose --engine"
@@ -19,7 +20,7 @@ def refuse_for_torch(config: TrainConfig) -> None:
         "torch 的 DDP 总是按桶发送：请去掉 --gradient-sync naive，或改用 --engine ours。",
     )
     refuse(
-        config.precision in ("fp16", "bf16-pure"),
+        config.precision in ("fp16", "bf16-pure", "fp8"),
         f"--engine torch runs fp32 and bf16, not {config.precision}: use --precision bf16, or"
         " --engine ours.",
         f"--engine torch 支持 fp32 与 bf16，不支持 {config.precision}：请改用 --precision bf16，或"
@@ -96,11 +97,36 @@ def _context(engine: str, config: TrainConfig) -> None:
     )
 
 
+def _optimizer(engine: str, config: TrainConfig) -> None:
+    kind = config.optimizer
+    refuse(
+        kind not in ("sgd", "adam", "adamw"),
+        f"--engine {engine} is given torch's own optimizers: use --optimizer adamw, or --engine"
+        f" ours for {kind}.",
+        f"--engine {engine} 只使用 torch 自带的优化器：请用 --optimizer adamw；要用 {kind}，请改用"
+        " --engine ours。",
+    )
+    refuse(
+        config.init == "mup",
+        f"--engine {engine} has one learning rate for all weights here, and mup several: use --init"
+        " gpt2, or --engine ours.",
+        f"--engine {engine} 在这里对所有权重用同一个学习率，而 mup 需要多个：请用 --init gpt2，"
+        "或改用 --engine ours。",
+    )
+    refuse(
+        config.weight_decay > 0,
+        f"--engine {engine} runs without weight decay here: leave out --weight-decay, or choose"
+        " --engine ours.",
+        f"--engine {engine} 在这里不做权重衰减：请去掉 --weight-decay，或改用 --engine ours。",
+    )
+
+
 def refuse_for_deepspeed(config: TrainConfig) -> None:
     """Raise ConfigError for what our DeepSpeed engine does not do, or DeepSpeed itself not on a
     CPU."""
     p = config.parallel
     _context("deepspeed", config)
+    _optimizer("deepspeed", config)
     refuse(
         p.tp * p.pp > 1,
         "--engine deepspeed runs ZeRO over --dp alone: use --tp 1 --pp 1, or --engine torch for"
@@ -114,7 +140,7 @@ def refuse_for_deepspeed(config: TrainConfig) -> None:
         "DeepSpeed 总是按桶发送：请去掉 --gradient-sync naive，或改用 --engine ours。",
     )
     refuse(
-        config.precision in ("fp16", "bf16-pure"),
+        config.precision in ("fp16", "bf16-pure", "fp8"),
         f"--engine deepspeed runs fp32 and bf16, not {config.precision} (it refuses fp16 on a CPU):"
         " use --precision bf16, or --engine ours.",
         f"--engine deepspeed 支持 fp32 与 bf16，不支持 {config.precision}（DeepSpeed 在 CPU 上拒绝"

@@ -17,6 +17,7 @@ def refuse_layout(config: TrainConfig) -> None:
     _tensor_parallel(config)
     _context_parallel(config)
     _pipeline(config)
+    _eight_bits(config)
 
 
 def refuse(condition: bool, en: str, zh: str) -> None:
@@ -46,11 +47,37 @@ def _zero(config: TrainConfig) -> None:
         " 1、2 或 3。",
     )
     refuse(
+        p.offload and config.optimizer == "muon",
+        "--offload updates weights in the host's memory, and Muon's matrices are made whole between"
+        " the devices: leave out --offload, or choose --optimizer adamw.",
+        "--offload 在主机内存里更新权重，而 Muon 需要在设备之间把矩阵拼完整：请去掉 --offload，"
+        "或改用 --optimizer adamw。",
+    )
+    refuse(
         p.zero >= 2 and p.schedule == "zero-bubble",
         f"zero-bubble puts gradients of weights off, --zero {p.zero} sends each unit's away as soon"
         " as its backward pass is through: choose --zero 1, or --schedule 1f1b.",
         f"zero-bubble 会推迟计算权重梯度，而 --zero {p.zero}"
         " 要在每个单元反向结束时立即送走梯度：请改用 --zero 1，或 --schedule 1f1b。",
+    )
+
+
+def _eight_bits(config: TrainConfig) -> None:
+    p = config.parallel
+    fp8 = config.precision == "fp8"
+    refuse(
+        fp8 and p.tp > 1,
+        f"fp8 scales every tensor by its largest element, which --tp {p.tp} would spread over"
+        " ranks: use --tp 1, or --precision bf16.",
+        f"fp8 按每个张量的最大元素缩放，而 --tp {p.tp} 会把张量分散到多个 rank：请用 --tp 1，"
+        "或改用 --precision bf16。",
+    )
+    refuse(
+        fp8 and p.schedule == "zero-bubble",
+        "zero-bubble puts gradients of weights off, and fp8's layers compute theirs at once: choose"
+        " --schedule 1f1b, or --precision bf16.",
+        "zero-bubble 会推迟计算权重梯度，而 fp8 的线性层当场计算：请改用 --schedule 1f1b，"
+        "或 --precision bf16。",
     )
 
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..config import ModelConfig, ParallelConfig, TrainConfig
+from ..config.flag import AUTOCAST_BYTES
 from .placement import Placement, placements
 
 
@@ -75,7 +76,7 @@ def units_of_part(part: str, units: Iterable[Unit], tied: bool) -> list[Unit]:
 def zero_units(config: TrainConfig, pp_rank: int, tp_rank: int) -> tuple[Unit, ...]:
     """The units on the rank at these coordinates, in the order of the forward pass."""
     return _units(
-        config.model, config.parallel, config.precision in ("bf16", "fp16"), pp_rank, tp_rank
+        config.model, config.parallel, config.precision in AUTOCAST_BYTES, pp_rank, tp_rank
     )
 
 

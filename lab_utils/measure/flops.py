@@ -74,6 +74,10 @@ class FlopMeter:
         else:
             self._again += self.hardware - self._before
 
+    def so_far(self) -> dict[str, int]:
+        """Both counts at this moment."""
+        return {"model": self.model, "hardware": self.hardware}
+
     @property
     def hardware(self) -> int:
         """FLOPs of everything that ran."""

@@ -8,7 +8,6 @@ rank every collective is the identity and enters nothing.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +19,7 @@ from ..i18n import t
 from ..layout.ring import Hop, ring_all_gather, ring_reduce_scatter
 from ..layout.wire import wire_bytes
 from .ledger import Call, Ledger
+from .pending import Arrival, Pending, Ring
 
 REDUCTIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX}
 
@@ -37,64 +37,6 @@ def _reduce_scatter(shard: Tensor, whole: Tensor, **options: Any) -> Any:
         else "reduce_scatter_tensor"
     )
     return getattr(dist, name)(shard, whole, **options)
-
-
-class Pending:
-    """A collective under way; `wait()` returns when its result is there. Waiting twice is
-    harmless."""
-
-    def __init__(self, call: Call | None = None, works: tuple[Any, ...] = ()) -> None:
-        self._call, self._works = call, works
-        # a message cannot be asked when it was through
-        if call is not None and works and not call.messages_counted:
-            works[-1].get_future().then(lambda _: self._arrived(time.perf_counter()))
-
-    def _arrived(self, at: float) -> None:
-        # this may come, on another thread, after wait() has returned
-        if self._call.finished is None:
-            self._call.finished = at
-
-    def wait(self) -> None:
-        """Block until the result may be used."""
-        if self._call is None or self._call.wait_ended is not None:
-            return
-        self._call.wait_began = time.perf_counter()
-        self._block()
-        ended = time.perf_counter()
-        self._arrived(ended)
-        self._call.wait_ended = ended
-
-    def _block(self) -> None:
-        for work in self._works:
-            work.wait()
-
-
-class _Ring(Pending):
-    """A ring under way: its first message is out, the others follow when it is waited for."""
-
-    def __init__(self, call: Call, hops: Iterator[None]) -> None:
-        super().__init__(call)
-        self._hops = hops
-        next(hops)  # sends the first message; of three ranks on, the others wait for us
-
-    def _block(self) -> None:
-        for _ in self._hops:
-            pass
-
-
-class _Arrival(Pending):
-    """A message awaited from another pipeline stage: the time that it takes is the ledger's
-    `idle_seconds`."""
-
-    def __init__(self, work: Any, ledger: Ledger) -> None:
-        super().__init__()
-        self._work, self._ledger = work, ledger
-
-    def wait(self) -> None:
-        """Block until it is here."""
-        began = time.perf_counter()
-        self._work.wait()
-        self._ledger.idle_seconds += time.perf_counter() - began
 
 
 class Axis:
@@ -168,7 +110,7 @@ class Axis:
         if whole.is_cuda:
             work = _reduce_scatter(parts[self.rank], whole.clone(), group=self.group, async_op=True)
             return parts[self.rank], Pending(call, (work,))
-        return parts[self.rank], _Ring(
+        return parts[self.rank], Ring(
             call, self._ring(call, list(parts), ring_reduce_scatter(self.size))
         )
 
@@ -182,7 +124,7 @@ class Axis:
             return Pending()
         parts = list(self._equal_parts(tensor))
         call = self._open("all_reduce", purpose, tensor, label)
-        return _Ring(
+        return Ring(
             call,
             self._ring(call, parts, ring_reduce_scatter(self.size) + ring_all_gather(self.size)),
         )
@@ -199,7 +141,7 @@ class Axis:
     def receive(self, tensor: Tensor, source: int, *, channel: int = 0) -> Pending:
         """Fill `tensor` with what position `source` sends next on `channel`. Counted by the
         sender."""
-        return _Arrival(
+        return Arrival(
             dist.irecv(tensor, self.ranks[source], group=self.group, tag=channel), self.ledger
         )
 
@@ -244,6 +186,29 @@ class Axis:
         self._equal_parts(outgoing)
         call = self._open("all_to_all", purpose, outgoing, label)
         work = dist.all_to_all_single(incoming, outgoing, group=self.group, async_op=True)
+        return Pending(call, (work,))
+
+    def all_to_all_parts(
+        self,
+        outgoing: Tensor,
+        leaving: list[int],
+        incoming: Tensor,
+        arriving: list[int],
+        *,
+        purpose: str,
+        label: str = "",
+    ) -> Pending:
+        """The same with parts of any size: `leaving[r]` elements of `outgoing` go to rank r,
+        `arriving[r]` of `incoming` come from it. On the wire is what goes to another rank."""
+        if self.size == 1:
+            incoming.copy_(outgoing)
+            return Pending()
+        call = self._open("all_to_all", purpose, outgoing, label)
+        call.wire_bytes = (sum(leaving) - leaving[self.rank]) * outgoing.element_size()
+        call.messages_counted = True
+        work = dist.all_to_all_single(
+            incoming, outgoing, arriving, leaving, group=self.group, async_op=True
+        )
         return Pending(call, (work,))
 
     def _ring(self, call: Call, parts: list[Tensor], steps: list[list[Hop]]) -> Iterator[None]:

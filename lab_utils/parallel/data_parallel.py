@@ -22,14 +22,16 @@ from torch import Tensor, nn
 from ..i18n import t
 from ..layout.buckets import Bucket, assign_buckets
 from .comm import Axis, Pending
-from .gradient_sync import GradientSync, same_start
+from .gradient_sync import GradientSync, Others, same_start
 
 
 class NaiveSync(GradientSync):
     """One all-reduce per gradient after the backward pass, each waited for before the next."""
 
-    def __init__(self, model: nn.Module, axis: Axis, average: bool = False) -> None:
-        super().__init__(model, axis, average)
+    def __init__(
+        self, model: nn.Module, axis: Axis, average: bool = False, others: Others | None = None
+    ) -> None:
+        super().__init__(model, axis, average, others)
         self._watch_gradients()
 
     def _gradient_exists(self, name: str, parameter: nn.Parameter) -> None:
@@ -40,7 +42,7 @@ class NaiveSync(GradientSync):
             if parameter.grad is None:  # unused here, but perhaps not on the other ranks
                 parameter.grad = torch.zeros_like(parameter)
             parameter.grad = self._share(parameter.grad.contiguous())
-            self.axis.all_reduce(parameter.grad, purpose="gradient", label=name).wait()
+            self.axis_of[name].all_reduce(parameter.grad, purpose="gradient", label=name).wait()
 
 
 class BucketedSync(GradientSync):
@@ -53,9 +55,14 @@ class BucketedSync(GradientSync):
     """
 
     def __init__(
-        self, model: nn.Module, axis: Axis, bucket_bytes: int, average: bool = False
+        self,
+        model: nn.Module,
+        axis: Axis,
+        bucket_bytes: int,
+        average: bool = False,
+        others: Others | None = None,
     ) -> None:
-        super().__init__(model, axis, average)
+        super().__init__(model, axis, average, others)
         self.layout = self._buckets(bucket_bytes)
         self.buffers = {
             i: self.parameters[bucket.names[0]].new_zeros(bucket.numel)
@@ -73,14 +80,14 @@ class BucketedSync(GradientSync):
         self._watch_gradients()
 
     def _buckets(self, bucket_bytes: int) -> list[Bucket]:
-        """Of one dtype each, in the order in which their last gradients appear."""
+        """Of one dtype and one axis each, in the order in which their last gradients appear."""
         forward = {name: place for place, name in enumerate(self.parameters)}
-        by_dtype: dict[torch.dtype, dict[str, int]] = {}
+        alike: dict[tuple[torch.dtype, str], dict[str, int]] = {}
         for name, p in self.parameters.items():
-            by_dtype.setdefault(p.dtype, {})[name] = p.numel()
+            alike.setdefault((p.dtype, self.axis_of[name].name), {})[name] = p.numel()
         buckets = [
             bucket
-            for dtype, numels in by_dtype.items()
+            for (dtype, _), numels in alike.items()
             for bucket in assign_buckets(numels, bucket_bytes, dtype.itemsize)
         ]
         return sorted(buckets, key=lambda bucket: -forward[bucket.names[-1]])
@@ -115,11 +122,11 @@ class BucketedSync(GradientSync):
     def _send_full_buckets(self) -> None:
         while len(self.pending) < len(self.layout) and not self.missing[len(self.pending)]:
             number = len(self.pending)
-            alone = self.layout[number].names[0]
+            alone = self.layout[number].names[0]  # or one of several, which have its axis
             whole = self.buffers[number] if number in self.buffers else self.parameters[alone].grad
             share = self._share(whole)
             self.pending.append(
-                self.axis.all_reduce(share, purpose="gradient", label=f"bucket {number}")
+                self.axis_of[alone].all_reduce(share, purpose="gradient", label=f"bucket {number}")
             )
 
     def finish(self) -> None:
@@ -156,6 +163,7 @@ def data_parallel(
     bucket_bytes: int = 4 * 2**20,
     average: bool = False,
     broadcast: bool = True,
+    others: Others | None = None,
 ) -> GradientSync:
     """Keep the gradients of any `model` equal over `axis`; the model itself is left as it is.
 
@@ -163,11 +171,15 @@ def data_parallel(
     `broadcast`: first give all ranks rank 0's weights and buffers; without it they must be equal.
     Parameters may have several dtypes (a bucket holds one), be shared by modules, or be frozen:
     those that need no gradient now are never sent. On an axis of one rank: the identity.
+
+    `others`: {"*.experts.*": edp} for parameters that lie differently: each rank of `axis` has its
+    own of them, and only the ranks of that axis the same. Their mean, too, is over `axis`, whose
+    ranks all send them tokens.
     """
     if broadcast:
-        same_start(model, axis)
+        same_start(model, axis, others)
     if axis.size == 1 or not any(p.requires_grad for p in model.parameters()):
         return GradientSync(model, axis)
     if gradient_sync == "naive":
-        return NaiveSync(model, axis, average)
-    return BucketedSync(model, axis, bucket_bytes, average)
+        return NaiveSync(model, axis, average, others)
+    return BucketedSync(model, axis, bucket_bytes, average, others)

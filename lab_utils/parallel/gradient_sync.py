@@ -4,8 +4,9 @@ from the same weights."""
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from functools import partial
 
 import torch
@@ -14,6 +15,15 @@ from torch import Tensor, nn
 from .comm import Axis
 from .optimizer_shard import OptimizerShard, Piece
 from .stage import Part
+
+# patterns of parameters' names, and the axis over which those ranks that hold the same of them lie
+Others = Mapping[str, Axis]
+
+
+def axis_of(name: str, axis: Axis, others: Others | None) -> Axis:
+    """Over which axis a parameter's gradient is summed: the first pattern's that it fits, else the
+    model's."""
+    return next((found for glob, found in (others or {}).items() if fnmatch(name, glob)), axis)
 
 
 class GradientSync:
@@ -26,10 +36,13 @@ class GradientSync:
 
     sharded = False  # whether the ranks of the axis own different parts of the model (ZeRO)
 
-    def __init__(self, model: nn.Module, axis: Axis, average: bool = False) -> None:
+    def __init__(
+        self, model: nn.Module, axis: Axis, average: bool = False, others: Others | None = None
+    ) -> None:
         self.model, self.axis, self.enabled = model, axis, True
         self.averaged_over = axis.size if average else 1
         self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        self.axis_of = {name: axis_of(name, axis, others) for name in self.parameters}
 
     def _watch_gradients(self) -> None:
         """Have `_gradient_exists(name, parameter)` called for every gradient that autograd
@@ -90,14 +103,16 @@ class GradientSync:
         return parts
 
 
-def same_start(model: nn.Module, axis: Axis) -> None:
-    """Give every rank of the axis the weights and buffers of its rank 0, frozen ones, too.
+def same_start(model: nn.Module, axis: Axis, others: Others | None = None) -> None:
+    """Give every rank of the axis the weights and buffers of its rank 0, frozen ones, too; what
+    fits a pattern of `others` along that axis.
 
     As torch's DDP does when it wraps a model (Li et al. 2020, section 4.1). Once: whoever loads or
     draws weights later does so on every rank. What two modules share is sent once.
     """
     with torch.no_grad():
-        for tensor in {id(x): x for x in (*model.parameters(), *model.buffers())}.values():
-            whole = tensor.detach().contiguous()
-            axis.broadcast(whole, 0, purpose="parameter", label="same start").wait()
+        named = (*model.named_parameters(), *model.named_buffers())
+        for name, tensor in {id(x): (name, x) for name, x in reversed(named)}.values():
+            whole, own = tensor.detach().contiguous(), axis_of(name, axis, others)
+            own.broadcast(whole, 0, purpose="parameter", label="same start").wait()
             tensor.copy_(whole)

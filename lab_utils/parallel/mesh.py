@@ -4,10 +4,11 @@ by side."""
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from ..config import ParallelConfig
 from .comm import Axis
@@ -21,28 +22,44 @@ class Mesh:
     is 1. `mesh.data` is dp and cp as one.
 
     All axes share one ledger. The process group must be initialised, with as many ranks as the
-    degrees' product.
+    degrees' product. For a model of your own the axes may be any: `sizes` by name, the outermost
+    first, and `joined` ones, neighbours seen as one: `Mesh(sizes={"edp": 2, "ep": 4},
+    joined={"dp": ("edp", "ep")})`.
     """
 
-    def __init__(self, parallel: ParallelConfig) -> None:
+    def __init__(
+        self,
+        parallel: ParallelConfig | None = None,
+        *,
+        sizes: Mapping[str, int] | None = None,
+        joined: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        if parallel is not None:
+            sizes = {name: getattr(parallel, name) for name in AXES}
+            joined = {"dp_cp": ("dp", "cp")} if parallel.dp > 1 and parallel.cp > 1 else {}
         self.ledger, self.rank = Ledger(), dist.get_rank()
         self.device = (
             torch.device("cuda", int(os.environ["LOCAL_RANK"]))
             if "nccl" in dist.get_backend()
             else torch.device("cpu")
         )
-        wide = {name: n for name in AXES if (n := getattr(parallel, name)) > 1}
+        self._names = tuple(sizes)
+        wide = {name: n for name, n in sizes.items() if n > 1}
         grid = (
             init_device_mesh(self.device.type, tuple(wide.values()), mesh_dim_names=tuple(wide))
             if wide
             else None
         )
-        self._axes = {name: Axis(name, [self.rank], 0, None, self.ledger) for name in AXES}
+        self._axes = {name: Axis(name, [self.rank], 0, None, self.ledger) for name in sizes}
         for name in wide:
             self._axes[name] = self._axis(name, grid[name].get_group())
-        if "dp" in wide and "cp" in wide:
-            both = grid["dp", "cp"]._flatten("dp_cp")
-            self._axes["dp_cp"] = self._axis("dp_cp", both.get_group())
+        for name, several in (joined or {}).items():
+            group = _group_of(grid, name, [one for one in several if one in wide])
+            self._axes[name] = (
+                Axis(name, [self.rank], 0, None, self.ledger)
+                if group is None
+                else self._axis(name, group)
+            )
 
     def _axis(self, name: str, group: dist.ProcessGroup) -> Axis:
         ranks = dist.get_process_group_ranks(group)
@@ -67,4 +84,12 @@ class Mesh:
     @property
     def coords(self) -> dict[str, int]:
         """This rank's position on every axis of the grid."""
-        return {name: self._axes[name].rank for name in AXES}
+        return {name: self._axes[name].rank for name in self._names}
+
+
+def _group_of(grid: DeviceMesh | None, name: str, several: list[str]) -> dist.ProcessGroup | None:
+    """The group of axes seen as one; None where all have one rank."""
+    if not several:
+        return None
+    together = grid[tuple(several)]
+    return (together._flatten(name) if len(several) > 1 else together).get_group()

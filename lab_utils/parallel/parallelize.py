@@ -12,13 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from ..config import TrainConfig
+from ..first_values import first_values
 from ..layout.placement import Placement, placements
 from ..layout.schedule import make_schedule, splits_backward
 from ..layout.units import zero_units
-from ..model import first_values
 from .context import context_parallel
 from .data_parallel import data_parallel
 from .flat_unit import FlatUnit, install
+from .float8 import float8
 from .gradient_sync import GradientSync
 from .mesh import Mesh
 from .pipeline import Boundary, Pipeline
@@ -27,7 +28,7 @@ from .tensor import Region, tensor_parallel_gpt
 from .weight_grad_store import WeightGradStore
 from .zero import ShardedSync
 
-AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
 
 
 @dataclass
@@ -52,6 +53,8 @@ def parallelize(model: nn.Module, config: TrainConfig, mesh: Mesh) -> Layout:
     keep_stages(model, config, pp.rank)
     context_parallel(model, mesh["cp"], p.cp_kind)
     tensor_parallel_gpt(model, config.model, Region(tp, p.sequence_parallel, weight_grads), here)
+    if config.precision == "fp8":
+        float8(model.blocks)
     sync = _zero(model, config, mesh, here) if p.zero else _replicas(model, config, mesh, here)
 
     stages = {
@@ -87,7 +90,7 @@ def parameter_dtype(config: TrainConfig) -> torch.dtype:
 def local_values(place: Placement, config: TrainConfig) -> Tensor:
     """This rank's part of a parameter's first values (fp32, CPU); the whole is drawn, so that every
     layout starts alike."""
-    whole = first_values(place.name, place.shape, config.model, config.seed)
+    whole = first_values(place.name, place.shape, config.model, config.seed, config.init)
     return whole if place.dim is None else whole.narrow(place.dim, place.start, place.length)
 
 

@@ -23,7 +23,7 @@ from ..i18n import t
 from ..layout.zero_events import after_part, before_part
 from .comm import Axis
 from .flat_unit import FlatUnit, flatten, install
-from .gradient_sync import same_start
+from .gradient_sync import Others, axis_of, same_start
 from .zero import BeforeBackward, ShardedSync
 
 
@@ -35,6 +35,7 @@ def shard(
     units: Iterable[nn.Module] | None = None,
     average: bool = False,
     broadcast: bool = True,
+    others: Others | None = None,
 ) -> Sharded:
     """Cut the states of `model` over `axis`, in place: stage 1 those of the optimizer, 2 also
     gradients, 3 also weights.
@@ -47,7 +48,8 @@ def shard(
         optimizer = AdamW(zero.shards)                                  # once
         zero.zero_grad(), loss.backward(), zero.finish(), optimizer.step(), zero.gather_parameters()
 
-    Parameters are frozen before, not after. Raises ValueError for another stage, and for units that
+    Parameters are frozen before, not after. `others`: as in data_parallel, parameters that are cut
+    over another axis. Raises ValueError for another stage, and for units that
     are no part of the model.
     """
     if stage not in (1, 2, 3):
@@ -58,11 +60,12 @@ def shard(
             )
         )
     if broadcast:
-        same_start(model, axis)
+        same_start(model, axis, others)
     rooms: dict[nn.Module, list[FlatUnit]] = {}
     for module, parameters in _by_unit(model, units).items():
         rooms[module] = [
-            flatten(group, axis, stage) for group in _alike(parameters, frozen_too=stage == 3)
+            flatten(group, axis_of(next(iter(group)), axis, others), stage)
+            for group in _alike(parameters, stage == 3, lambda name: axis_of(name, axis, others))
         ]
     flats = [unit for room in rooms.values() for unit in room]
     install(model, {name: p for unit in flats for name, p in unit.parameters.items()})
@@ -226,13 +229,13 @@ def _largest_list(model: nn.Module) -> list[nn.Module]:
 
 
 def _alike(
-    parameters: dict[str, nn.Parameter], frozen_too: bool
+    parameters: dict[str, nn.Parameter], frozen_too: bool, axis: Callable[[str], Axis]
 ) -> Iterator[dict[str, nn.Parameter]]:
-    """Those of one dtype and one device that are all trained, or all frozen."""
+    """Those of one dtype, one device and one axis that are all trained, or all frozen."""
     groups: dict[Any, dict[str, nn.Parameter]] = {}
     for name, p in parameters.items():
         if p.requires_grad or frozen_too:
-            groups.setdefault((p.dtype, p.device, p.requires_grad), {})[name] = p
+            groups.setdefault((p.dtype, p.device, p.requires_grad, axis(name).name), {})[name] = p
     yield from groups.values()
 
 

@@ -93,13 +93,12 @@ class ShardedSync(GradientSync):
     def optimizer_shards(self) -> list[OptimizerShard]:
         """This rank's shard of each unit: the optimizer reads `shard_gradient` and writes into
         `shard`, the memory that is gathered from."""
-        n, r = self.axis.size, self.axis.rank
         return [
             OptimizerShard(
                 u.name,
                 u.shard,
                 lambda u=u: u.shard_gradient,
-                tuple(Piece(*piece) for piece in u.unit.pieces(n, r)),
+                tuple(Piece(*piece) for piece in u.unit.pieces(u.axis.size, u.axis.rank)),
             )
             for u in self.units
         ]

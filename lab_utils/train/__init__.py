@@ -105,7 +105,7 @@ def _merge(config: TrainConfig, engine: str, results: list[RankResult]) -> Repor
         loss=tuple(
             sum(sums) / tokens for sums in zip(*(r.loss_sums for r in results), strict=True)
         ),
-        flops={kind: sum(r.flops[kind] for r in results) for kind in ("model", "hardware")}
+        flops={kind: sum(r.flops[kind] for r in results) for kind in results[0].flops}
         | {"causal_attention": "whole"},
         tokens_per_second=tokens / step if step else None,
         loss_scale=tuple(scale for scale, _ in results[0].loss_scale),

@@ -107,7 +107,8 @@ def counted_step_of(
         with ExitStack() as instruments:
             for instrument in (saved, meter, *engine.counters(), *([live] if live else [])):
                 instruments.enter_context(instrument)
-            loss, applied = engine.forward_backward(batch), engine.update()
+            loss, passes = engine.forward_backward(batch), meter.so_far()
+            applied = engine.update()
     finally:
         mesh.ledger.observer = None
     memory = {"activations": saved.peak, "weight_copies": saved.copies_peak, "peak": None}
@@ -120,7 +121,9 @@ def counted_step_of(
     for what, most in saved.peaks.items():
         memory[what] = memory.get(what, 0) + most
     traffic = summarize(mesh.ledger.calls, mesh.sizes)
-    return loss, applied, memory, traffic, {"model": meter.model, "hardware": meter.hardware}
+    # an optimizer's own products (Muon's) are none of the model's
+    flops = passes | {"update": meter.so_far()["hardware"] - passes["hardware"]}
+    return loss, applied, memory, traffic, flops
 
 
 def _device_name(device: torch.device) -> str:

@@ -80,7 +80,9 @@ def test_every_byte_and_every_flop(measured):
         assert {term: memory[term] for term in TERMS} == {term: expected[term] for term in TERMS}, (
             config
         )
-        assert flops == {kind: report.flops[kind] for kind in ("model", "hardware")}, config
+        assert flops == {kind: report.flops[kind] for kind in ("model", "hardware", "update")}, (
+            config
+        )
         assert sum(memory["at_peak"].values()) == memory["peak"]
 
 

@@ -139,6 +139,8 @@ REFUSED = {
     ("deepspeed", "a ring"): dict(cp=2),
     ("deepspeed", "tp and a pipeline"): dict(tp=2, pp=2),
     ("deepspeed", "Lion"): dict(optimizer="lion"),
+    ("megatron", "fp8"): dict(precision="fp8"),
+    ("torchtitan", "weight decay"): dict(weight_decay=0.1),
 }
 
 

@@ -82,9 +82,17 @@ def test_the_sentence_names_what_works_and_it_works(flags, offered, change, monk
     refuse_what_cannot_run(TrainConfig.of("tiny", **flags | change))
 
 
-def test_optimizers_that_are_only_priced():
-    with pytest.raises(ConfigError, match="choose sgd or adamw"):
-        train(TrainConfig.of("tiny", optimizer="lion"))
+@pytest.mark.parametrize("engine", ["torch", "deepspeed"])
+def test_optimizers_that_only_ours_runs(engine):
+    with pytest.raises(ConfigError, match="--engine ours for lion"):
+        train(TrainConfig.of("tiny", optimizer="lion", dp=2), engine=engine)
+    with pytest.raises(ConfigError, match="leave out --weight-decay"):
+        train(TrainConfig.of("tiny", weight_decay=0.1, dp=2), engine=engine)
+
+
+def test_muon_is_not_offloaded():
+    with pytest.raises(ConfigError, match="leave out --offload"):
+        train(TrainConfig.of("tiny", optimizer="muon", dp=2, zero=1, offload=True))
 
 
 def test_torch_has_no_naive_way():

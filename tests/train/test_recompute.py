@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import lab_utils.parallel.recompute as room
 from lab_utils import i18n
-from lab_utils.model import initialize
+from lab_utils.first_values import initialize
 from lab_utils.parallel.recompute import recompute
 
 

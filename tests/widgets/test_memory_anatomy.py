@@ -11,7 +11,8 @@ from itertools import product
 import pytest
 
 from lab_utils import ConfigError, estimate
-from lab_utils.estimate.memory import memory_of_rank, optimizers
+from lab_utils.estimate import update
+from lab_utils.estimate.memory import memory_of_rank
 from lab_utils.estimate.memory import terms as estimate_memory
 from lab_utils.estimate.program.model import Program
 from lab_utils.layout.refusals_layout import refuse_layout
@@ -175,7 +176,7 @@ def test_another_constant_in_the_estimator_is_another_number(tools, panel, monke
     remembered = (anatomy_costs.surrogate, anatomy_costs.model_states, estimate_memory._states)
     for cached in remembered:
         cached.cache_clear()
-    monkeypatch.setattr(optimizers, "FP32", 6)
+    monkeypatch.setattr(update, "FP32", 6)
     after = bytes_by_term(panel, state)[0]
     for cached in remembered:
         cached.cache_clear()

@@ -12,9 +12,8 @@ from itertools import product
 import pytest
 
 from lab_utils import TrainConfig
-from lab_utils.estimate import estimate
+from lab_utils.estimate import estimate, update
 from lab_utils.estimate import traffic as estimate_traffic
-from lab_utils.estimate.memory import optimizers
 from lab_utils.estimate.memory import terms as estimate_memory
 from lab_utils.widgets.frame import Explorer
 from lab_utils.widgets.frame.controls import start_state, states
@@ -229,7 +228,7 @@ def test_another_constant_in_the_estimator_is_another_figure(monkeypatch, no_mem
         zero_traffic._common,
     ):
         cached.cache_clear()
-    monkeypatch.setattr(optimizers, "FP32", 6)
+    monkeypatch.setattr(update, "FP32", 6)
     monkeypatch.setattr(estimate_traffic, "unit_bytes", lambda unit, config: 3 * unit.numel)
     after = texts(zero_bytes.scene(START, "en")), texts(zero_traffic.scene(START, "en"))
     assert {key for key in before[0] if before[0][key] != after[0].get(key)} >= {

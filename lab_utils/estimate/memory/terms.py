@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 from ...config import TrainConfig
+from ...layout.optimizer_runs import Run, whole_shards
 from ...layout.units import Unit
 from ...layout.zero_events import (
     Do,
@@ -22,15 +23,11 @@ from ...layout.zero_events import (
 from ..program.conventions import CONVENTIONS
 from ..program.rank_shape import held_placements, held_units
 from ..program.stage_parts import parts_of_stages
+from ..same_bytes import same_bytes
+from ..update import differs_by_data_rank, state_bytes, update_cost
 from .fast.closed_form import passes_of, rank_memory
 from .fast.short import cut_down
 from .fast.standing import alike
-from .optimizers import optimizer_state_bytes
-
-# no byte depends on these
-_SAME_FOR_ALL = dict(
-    lr=1.0, clip=0.0, steps=1, seed=0, corpus=None, loss_scale=1.0, loss_scale_window=1
-)
 
 
 def element_bytes(config: TrainConfig) -> int:
@@ -43,7 +40,11 @@ def _gradient_bytes(config: TrainConfig, convention: str) -> int:
 
 
 def model_state_bytes(
-    config: TrainConfig, pp_rank: int = 0, tp_rank: int = 0, convention: str = "cpu"
+    config: TrainConfig,
+    pp_rank: int = 0,
+    tp_rank: int = 0,
+    convention: str = "cpu",
+    data_rank: int = 0,
 ) -> dict[str, int]:
     """Bytes of parameters, gradients and optimizer states on the ranks at these coordinates;
     padding included.
@@ -51,16 +52,17 @@ def model_state_bytes(
     Without ZeRO a rank's optimizer updates every parameter that it holds; with it, one shard of
     each unit (Rajbhandari et al. 2020, figure 1: stage 1 cuts the optimizer's part by the number of
     ranks, stage 2 also the gradients, stage 3 also the parameters). fp32 master weights, where the
-    model's own are rounded or elsewhere, count to the optimizer. A shard is a vector, so adafactor
-    saves nothing on it.
+    model's own are rounded or elsewhere, count to the optimizer. `data_rank`, along dp × cp: ranks
+    that own different pieces keep different amounts where a rule looks at a tensor's shape.
     """
-    place = replace(config, **_SAME_FOR_ALL), pp_rank, alike(config, tp_rank)
-    return _states(*place, convention) | _in_transit(*place, convention)
+    place = same_bytes(config), pp_rank, alike(config, tp_rank)
+    data_rank = data_rank if differs_by_data_rank(config) else 0
+    return _states(*place, convention, data_rank) | _in_transit(*place, convention)
 
 
 def lasting_bytes(config: TrainConfig, pp_rank: int = 0, convention: str = "cpu") -> dict[str, int]:
     """The same without what ZeRO gathers and sums for a moment; quicker by far."""
-    return dict(_states(replace(config, **_SAME_FOR_ALL), pp_rank, 0, convention))
+    return dict(_states(same_bytes(config), pp_rank, 0, convention, 0))
 
 
 @lru_cache(maxsize=4096)
@@ -72,16 +74,23 @@ def _in_transit(config: TrainConfig, pp_rank: int, tp_rank: int, convention: str
 
 
 @lru_cache(maxsize=4096)
-def _states(config: TrainConfig, pp_rank: int, tp_rank: int, convention: str) -> dict[str, int]:
+def _states(
+    config: TrainConfig, pp_rank: int, tp_rank: int, convention: str, data_rank: int
+) -> dict[str, int]:
     p, size = config.parallel, element_bytes(config)
     tensors = _tensors(config, pp_rank, tp_rank)
     whole = sum(numel * count for numel, _, count in tensors)
     owned = whole if p.zero == 0 else sum(shape[0] * count for _, shape, count in tensors)
     held, kept = owned if p.zero == 3 else whole, owned if p.zero >= 2 else whole
     masters = 4 if p.offload or config.precision == "bf16-pure" else 0
-    states = masters * owned + optimizer_state_bytes(
-        config.optimizer, ((shape, count) for _, shape, count in tensors)
-    )
+    if whole_shards(config):  # and all blocks are alike
+        own = sum(
+            count * state_bytes(Run(config.optimizer, 0, prod(shape)))
+            for _, shape, count in tensors
+        )
+    else:
+        own = update_cost(config, pp_rank, tp_rank, data_rank).states
+    states = masters * owned + own
     return {
         "parameters": size * held,
         "gradients": _gradient_bytes(config, convention) * kept,
@@ -121,6 +130,7 @@ def memory_of_rank(
     tp_rank: int = 0,
     convention: str = "cpu",
     cp_rank: int = 0,
+    data_rank: int = 0,
 ) -> dict[str, Any]:
     """Every memory term of the report for the ranks at these coordinates; `peak` is that of a step
     with the instruments on.
@@ -128,8 +138,14 @@ def memory_of_rank(
     `temporary` is None: what is neither held nor saved has no most of its own that a measurement
     could be held against; of the peak it is in `at_peak`.
     """
-    states = model_state_bytes(config, pp_rank, tp_rank, convention)
-    step = rank_memory(config, pp_rank, tp_rank, states["optimizer"], convention, cp_rank)
+    states = model_state_bytes(config, pp_rank, tp_rank, convention, data_rank)
+    in_one_kernel = config.optimizer in ("sgd", "adam", "adamw")
+    updating = (
+        0  # offloaded, it happens in the host's memory
+        if in_one_kernel or config.parallel.offload
+        else update_cost(config, pp_rank, tp_rank, data_rank).temporary
+    )
+    step = rank_memory(config, pp_rank, tp_rank, states["optimizer"], convention, cp_rank, updating)
     saved = {"activations": step.activations, "weight_copies": step.weight_copies}
     return (
         states

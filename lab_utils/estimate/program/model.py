@@ -8,8 +8,10 @@ from functools import partial
 from math import prod
 
 from ...config import TrainConfig
+from ...config.flag import AUTOCAST_BYTES
 from .attention import fused_attention, masked, mix, repeat, scaled_products, softmax
 from .context import ring_attention, swapped
+from .float8 import float8_linear
 from .heads import Heads, join_heads, rotate, split_heads
 from .kernels import INDEX, Torch
 from .live import Storage, Value
@@ -44,7 +46,7 @@ class Program:
                 name,
                 "gradients",
             )
-        self.inside = {"bf16": 2, "fp16": 2}.get(config.precision, 0)
+        self.inside = AUTOCAST_BYTES.get(config.precision, 0)
         self.cp_rank, self.messages = cp_rank, []
         self.recomputed = set(config.recomputed_layers())
 
@@ -190,7 +192,9 @@ class Program:
     def _linear(self, name: str, x: Value, weight: str | None = None) -> Value:
         self.torch.enter(name)
         out, inner = self.leaves[weight or f"{name}.weight"].shape
-        return self.torch.linear(
+        in_eight_bits = self.config.precision == "fp8" and name.startswith("blocks.")
+        linear = partial(float8_linear, self.torch) if in_eight_bits else self.torch.linear
+        return linear(
             x, self.value_of(weight or f"{name}.weight"), self.value_of(f"{name}.bias"), out, inner
         )
 

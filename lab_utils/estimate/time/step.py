@@ -116,11 +116,15 @@ def peak_flops_per_second(cluster: Cluster) -> float:
 
 def rates_are_known(config: TrainConfig, cluster: Cluster) -> bool:
     """Whether the cluster says how fast it computes and, where there are several ranks, how fast
-    they send."""
-    return cluster.flops_per_second is not None and (
-        config.parallel.world_size == 1
-        or cluster.link_bytes_per_second is not None
-        or bool(cluster.collectives)
+    they send. Of fp8 nobody has measured it here."""
+    return (
+        config.precision != "fp8"
+        and cluster.flops_per_second is not None
+        and (
+            config.parallel.world_size == 1
+            or cluster.link_bytes_per_second is not None
+            or bool(cluster.collectives)
+        )
     )
 
 

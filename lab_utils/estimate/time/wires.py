@@ -8,9 +8,11 @@ from functools import lru_cache
 from math import inf
 
 from ...config import Cluster, ModelConfig, TrainConfig
+from ...config.flag import AUTOCAST_BYTES
 from ...layout.parameters import parameter_count, parameter_shapes
 from ...layout.stages import stage_layers
 from ...layout.zero_events import gathers_after_update, reductions
+from ..update import FP32, update_flops
 from .frameworks import Framework
 from .links import axis_link, collective_seconds
 from .pass_time import PassTime
@@ -18,7 +20,15 @@ from .roofline import memory_rate
 
 # AdamW reads weight, gradient and both moments and writes all but the gradient: 7 fp32 numbers. SGD
 # with momentum: 5.
-OPTIMIZER_STEP_BYTES = {"adamw": 28, "sgd": 20, "lion": 20, "adafactor": 16, "adam8bit": 16}
+OPTIMIZER_STEP_BYTES = {
+    "adamw": 28,
+    "adam": 28,
+    "sgd": 20,
+    "lion": 20,
+    "muon": 20,
+    "adafactor": 16,
+    "adam8bit": 16,
+}
 
 
 class Wires:
@@ -85,7 +95,7 @@ class Wires:
         parts. A part's weights travel while the part before computes, and so does the sum of the
         part before that; nothing computes under the first gather forward, the first backward (the
         last part's, once more) and the last sum, which the next micro-batch's gather waits for."""
-        low = 2 if self.config.precision in ("bf16", "fp16") else self.held
+        low = AUTOCAST_BYTES.get(self.config.precision, self.held)
         calls = max(1, self.config.model.layers // self.config.parallel.pp)
         gather = self._on_dp("all_gather", self.numel * low, calls)
         whole = m * (2 * gather + self._on_dp("reduce_scatter", self.numel * self.gradient, calls))
@@ -117,6 +127,8 @@ class Wires:
             )
         else:
             update = owned * nbytes / memory_rate(cluster, "optimizer")
+        if self.config.optimizer == "muon":
+            update += self._whole_matrices(owned)
         if cluster.cores is not None:  # eager code on a CPU touches every tensor by itself
             update += cluster.launch_seconds * _tensors(self.config.model) / p.pp
         gather_updated = 0.0
@@ -125,6 +137,18 @@ class Wires:
                 "all_gather", self.numel * self.held, max(1, self.config.model.layers // p.pp)
             )
         return update, gather_updated
+
+    def _whole_matrices(self, owned: float) -> float:
+        """Muon's products, shared out evenly, and its exchanges: what a rank holds to the owners
+        and what it owns back, along the data axis under ZeRO and along tp."""
+        p, cluster = self.config.parallel, self.cluster
+        seconds = update_flops(self.config) / p.world_size / (cluster.flops_per_second or inf)
+        if p.zero:
+            seconds += 2 * self._on_dp("all_to_all", FP32 * owned, 1)
+        if p.tp > 1 and "tp" not in self.free:
+            link = axis_link(cluster, p, "tp")
+            seconds += 2 * collective_seconds("all_to_all", FP32 * owned, p.tp, link)
+        return seconds
 
 
 def parameters_of_rank(config: TrainConfig) -> float:

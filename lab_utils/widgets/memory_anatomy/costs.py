@@ -17,6 +17,7 @@ from ... import i18n
 from ...config import ConfigError, ModelConfig, ParallelConfig, TrainConfig
 from ...config.presets import PRESETS
 from ...estimate.memory import model_state_bytes
+from ...estimate.update import update_cost
 from ...layout.refusals_layout import refuse_layout
 from ...layout.schedule import make_schedule
 from ...layout.schedule_check import in_flight
@@ -156,6 +157,25 @@ def model_states(
     )
     less = of("only", 2) if kind == "layer" else one
     return {term: less[term] - layer[term] for term in STATES}
+
+
+@cache
+def optimizer_temporary(
+    kind: str, model: str, precision: str, optimizer: str, zero: int, dp: int, tp: int
+) -> int:
+    """What the optimizer's step needs for a moment on a stage of this kind, without what its layers
+    add, or (kind "layer") that."""
+
+    def of(kind: str, layers: int) -> int:
+        flags = dict(precision=precision, optimizer=optimizer, zero=zero, dp=dp, tp=tp)
+        config, rank = stage_config(model, kind, layers, **flags)
+        return update_cost(config, rank).temporary if config else 0
+
+    if optimizer in ("sgd", "adamw"):  # one kernel
+        return 0
+    if kind == "layer":
+        return of("only", 3) - of("only", 2)
+    return of(kind, 2) - 2 * optimizer_temporary("layer", model, precision, optimizer, zero, dp, tp)
 
 
 def gathered(stage: Stage, model: str, precision: str, zero: int, dp: int, tp: int) -> int:

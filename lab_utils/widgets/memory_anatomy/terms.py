@@ -203,7 +203,20 @@ def _temporary() -> Sum:
 
 
 def _updating() -> Sum:
-    return *_by_weights(steps.updating, sum), _batch()
+    return *_by_weights(steps.updating, sum), _batch(), *_optimizer_temporary()
+
+
+def _optimizer_temporary() -> Sum:
+    """Of the rules that are more than one kernel."""
+    controls = ("model", "precision", "optimizer", "zero", "dp", "tp")
+
+    def of(kind: str) -> Amount:
+        def count(state: State) -> tuple[int]:
+            return (costs.optimizer_temporary(kind, **{name: state[name] for name in controls}),)
+
+        return Amount(controls=controls, count=count)
+
+    return (of("layer"), _LAYERS), *((of(kind), _is(kind)) for kind in costs.KINDS)
 
 
 def _batch() -> Product:

@@ -40,7 +40,7 @@ def explorer(lang: str | None = None) -> Explorer:
 
 
 def keep() -> None:
-    """Write the table that travels with the package anew, half a minute: after a change in
+    """Write the table that travels with the package anew, a minute: after a change in
     `estimate` that the tests point out."""
     panel, every = panel_and_controls()
     panel.keep({control.name: control for control in every})

@@ -47,10 +47,11 @@ def simulate_step(
     optimizer_bytes: int = 0,
     convention: str = "cpu",
     cp_rank: int = 0,
+    update_bytes: int = 0,
 ) -> StepMemory:
     """Play one steady optimizer step of the rank at these coordinates through. `optimizer_bytes`:
-    of states on the device."""
-    step = Step(config, pp_rank, tp_rank, optimizer_bytes, convention, cp_rank)
+    of states on the device; `update_bytes`: of what its step needs for a moment."""
+    step = Step(config, pp_rank, tp_rank, optimizer_bytes, convention, cp_rank, update_bytes)
     step.run()
     torch = step.torch
     return StepMemory(
@@ -82,6 +83,7 @@ class Step(Rank):
         optimizer_bytes: int,
         convention: str = "cpu",
         cp_rank: int = 0,
+        update_bytes: int = 0,
     ) -> None:
         p, parts = config.parallel, parts_of_stages(config, pp_rank)
         schedule = make_schedule(p.schedule, p.pp, config.micro_batches, p.virtual_stages)
@@ -100,7 +102,10 @@ class Step(Rank):
             splits_backward(schedule),
             cp_rank,
         )
-        self.states = Storage(self.torch, optimizer_bytes, "optimizer")
+        self.states, self.update_bytes = (
+            Storage(self.torch, optimizer_bytes, "optimizer"),
+            update_bytes,
+        )
         self.events = pipeline_events(schedule, pp_rank)
         self.passes_peak, self.temporary_bytes = 0, dict[str, int]()
         self.last_stage = p.pp * p.virtual_stages - 1
@@ -208,6 +213,8 @@ class Step(Rank):
         # the optimizer updates fp32 master weights, so it is given fp32 gradients
         if config.precision == "bf16-pure" and not torch.convention.main_gradients:
             _wide = [torch.new(numel, 4, 2 * numel) for numel in self.sync.optimizer_numels()]
+        if self.update_bytes:
+            torch.new(self.update_bytes, 1)
 
     def _norm(self) -> None:
         torch = self.torch

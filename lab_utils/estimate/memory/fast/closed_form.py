@@ -18,6 +18,7 @@ from ...program.conventions import CONVENTIONS, Convention
 from ...program.kernels import INDEX
 from ...program.share import alike_in_ring
 from ...program.stage_parts import parts_of_stages
+from ...same_bytes import same_bytes
 from ..exact.lifetimes import StepMemory
 from ..exact.rank import in_one_tensor
 from .change import Change, Context
@@ -25,11 +26,6 @@ from .changes import Pattern, stage_changes
 from .short import runs_of
 from .standing import Standing, alike, alone_in_its_bucket, standing
 from .walk import Walk
-
-# no byte depends on these
-_SAME_FOR_ALL = dict(
-    optimizer="sgd", lr=1.0, steps=1, seed=0, corpus=None, loss_scale=1.0, loss_scale_window=1
-)
 
 
 def rank_memory(
@@ -39,14 +35,18 @@ def rank_memory(
     optimizer_bytes: int = 0,
     convention: str = "cpu",
     cp_rank: int = 0,
+    update_bytes: int = 0,
 ) -> StepMemory:
     """Activations, weight copies, peak and what it is made of, on the rank at these coordinates.
 
-    `optimizer_bytes`: of optimizer states on the device (memory.model_state_bytes).
+    `optimizer_bytes`: of optimizer states on the device (memory.model_state_bytes); `update_bytes`:
+    what the optimizer's step needs for a moment (update.update_cost).
     """
-    short = replace(_fewer_micro_batches(config), **_SAME_FOR_ALL, clip=float(config.clip > 0))
+    short = same_bytes(
+        _fewer_micro_batches(config), optimizer="sgd", init="gpt2", clip=float(config.clip > 0)
+    )
     place = pp_rank, alike(config, tp_rank), alike_in_ring(config, cp_rank)
-    return _walk(short, config.micro_batches, place, optimizer_bytes, convention)
+    return _walk(short, config.micro_batches, place, optimizer_bytes, update_bytes, convention)
 
 
 def _fewer_micro_batches(config: TrainConfig) -> TrainConfig:
@@ -84,6 +84,7 @@ def _walk(
     micro_batches: int,
     place: tuple[int, int, int],
     optimizer_bytes: int,
+    update_bytes: int,
     convention: str,
 ) -> StepMemory:
     (pp_rank, tp_rank, _), p = place, config.parallel
@@ -106,7 +107,7 @@ def _walk(
     _along(walk, config, pp_rank, changes, boundary, CONVENTIONS[convention].drops_sent)
     walk.collect(0, {})
     passes_peak = walk.peak
-    _update(walk, config, here, width, CONVENTIONS[convention])
+    _update(walk, config, here, width, update_bytes, CONVENTIONS[convention])
     return StepMemory(walk.saved_peak, walk.copies_peak, passes_peak, walk.peak, walk.at_peak)
 
 
@@ -160,14 +161,21 @@ def _context(action: Action, config: TrainConfig, rows: bool) -> Context:
     return Context(kind, micro == 0, last, rows and kind == "B")
 
 
-def _update(walk: Walk, config: TrainConfig, here: Standing, width: int, rules: Convention) -> None:
+def _update(
+    walk: Walk,
+    config: TrainConfig,
+    here: Standing,
+    width: int,
+    update_bytes: int,
+    rules: Convention,
+) -> None:
     """What summing, judging and applying gradients needs for a moment, and gathering weights."""
     p, grown = config.parallel, rules.gradient_width(width)
     moments = [here.partial * grown, *(numel * grown for numel in here.shared)]
     if config.clip > 0 or config.precision == "fp16":
         moments.append(24)  # the norm, one term of it and its square, in fp64
-    if config.precision == "bf16-pure" and not rules.main_gradients:
-        moments.append(4 * here.owned)
+    wide = config.precision == "bf16-pure" and not rules.main_gradients
+    moments.append(4 * here.owned * wide + update_bytes)
     if gathers_after_update(p.zero) and p.replicas > 1 and not rules.main_gradients:
         moments.append(width * here.owned)
     for nbytes in moments:
