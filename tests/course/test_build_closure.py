@@ -82,9 +82,15 @@ def closures() -> dict[str, set[str]]:
     }
 
 
-LESSONS = {f"lesson {n}" for n in ("00", "01", "03", "05", "06", "07", "08", "09")}
-SOLUTIONS = {f"solution {n}" for n in ("01", "03", "05", "06", "07", "08", "09")}
-WITHOUT_TRAINING = {"solution 01", "solution 03", "solution 07"}  # they do not call `train`
+LESSONS = {f"lesson {n}" for n in ("00", "01", "03", "04", "05", "06", "07", "08", "09", "11")}
+SOLUTIONS = {f"solution {n}" for n in ("01", "03", "04", "05", "06", "07", "08", "09", "11")}
+WITHOUT_TRAINING = {
+    "solution 01",
+    "solution 03",
+    "solution 04",
+    "solution 07",
+    "solution 11",
+}  # they do not call `train`
 
 
 @pytest.mark.parametrize(
@@ -102,7 +108,7 @@ WITHOUT_TRAINING = {"solution 01", "solution 03", "solution 07"}  # they do not 
             "lab_utils/parallel/zero.py",
             LESSONS | {f"solution {n}" for n in ("01", "05", "06", "09")},
         ),
-        ("lab_utils/model.py", LESSONS | SOLUTIONS - {"solution 08"}),
+        ("lab_utils/model.py", LESSONS | SOLUTIONS - {"solution 08", "solution 11"}),
         ("lab_utils/course/build_outputs.py", LESSONS | SOLUTIONS),
         ("lab_utils/course/build*_r*.py", set()),
         ("lab_utils/doctor.py", set()),
