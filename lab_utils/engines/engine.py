@@ -36,6 +36,11 @@ class Engine:
         overflow)."""
         raise NotImplementedError
 
+    def on_host(self) -> bool:
+        """Whether what comes into being at this moment does so in the host's memory (an offloaded
+        update), even where host and device are one."""
+        return False
+
     def fragments(self) -> list[Fragment]:
         """After `forward_backward`: what this rank has of the whole gradient, without what another
         rank brings too."""

@@ -67,6 +67,9 @@ class OurEngine(Engine):
             self.layout.sync.gather_parameters()
         return applied
 
+    def on_host(self) -> bool:
+        return self.updates.on_host
+
     def fragments(self) -> list[Fragment]:
         scale = self.scaler.scale if self.scaler else 1.0
         return self._brought(lambda o: o.gradient().detach().float().div(scale))

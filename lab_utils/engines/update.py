@@ -64,6 +64,7 @@ class Update:
         ]
         self.optimizers = list(self._optimizers())
         self.updates = 0  # that were applied; a skipped step is none
+        self.on_host = False  # whether what comes into being now does so in the host's memory
         self.rate = partial(learning_rate, config)  # of an update, by its number
 
     def _optimizers(self) -> Iterator[torch.optim.Optimizer]:
@@ -139,7 +140,9 @@ class Update:
                     return False
             if self.config.clip > 0:
                 factor *= min(1.0, self.config.clip / (norm + 1e-6))
+        self.on_host = self.offload
         self._apply(factor)
+        self.on_host = False
         self.updates += 1
         return True
 

@@ -25,13 +25,18 @@ class LiveStorages(TorchDispatchMode):
     `saved` counts as activations and weight copies, and "temporary" for all else. What a kernel
     allocates inside itself is not seen, nor what autograd would do differently without a dispatch
     mode: gradients that meet are added out of place, so a peak there is one of them higher.
+    "offloaded" tensors, and what comes into being while `on_host()`, are the host's: not counted.
     """
 
     def __init__(
-        self, held: Callable[[], Held], saved: SavedActivations, others: Iterable[Tensor] = ()
+        self,
+        held: Callable[[], Held],
+        saved: SavedActivations,
+        others: Iterable[Tensor] = (),
+        on_host: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__()
-        self._held, self._saved = held, saved
+        self._held, self._saved, self._on_host = held, saved, on_host
         self._bytes: dict[int, int] = {}
         # storages that the engine's ledger has named, by what it calls them
         self._engine: dict[int, str] = {}
@@ -41,7 +46,7 @@ class LiveStorages(TorchDispatchMode):
         for tensor in others:
             self._track(tensor)
         for term, tensors in held().items():
-            if term != "offloaded":  # it lives in the host's memory
+            if term != "offloaded":
                 for tensor in tensors or ():
                     self._track(tensor)
         self._settle()
@@ -54,6 +59,8 @@ class LiveStorages(TorchDispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         result = function(*args, **(kwargs or {}))
+        if self._on_host():
+            return result
         for value in tree_iter(result):
             if isinstance(value, Tensor):
                 self._track(value)

@@ -89,7 +89,9 @@ def counted_step_of(
     flops)."""
     saved, meter = SavedActivations(engine.model, engine.weights()), FlopMeter()
     live = (
-        LiveStorages(engine.held, saved, (x for micro in batch.micro_batches for x in micro))
+        LiveStorages(
+            engine.held, saved, (x for micro in batch.micro_batches for x in micro), engine.on_host
+        )
         if engine.shows_all_tensors
         else None
     )

@@ -68,3 +68,21 @@ def test_a_copy_of_a_weight_is_known_by_what_it_was_made_from():
     y.sum().backward()
     assert (meter.copies, meter.now) == (0, 0)
     assert meter.copies_peak == 64
+
+
+def test_what_the_host_makes_is_not_the_devices_even_where_they_are_one():
+    saved, phase = SavedActivations(torch.nn.Linear(1, 1)), []
+    master, weight = torch.zeros(1000), torch.zeros(1000)
+    held = {"parameters": [weight], "offloaded": [master]}
+    live = LiveStorages(lambda: held, saved, on_host=lambda: bool(phase))
+    with live:
+        phase.append("update")
+        part = master.view(-1)[10:]
+        part.mul_(0.9)
+        kept = part + 1
+        weight.copy_(master)
+        phase.clear()
+        assert live.now == live.peak == 4000
+        there = torch.zeros(5)
+    assert live.at_peak() == {"parameters": 4000, "temporary": 20}
+    assert kept.numel() == 990 and there.numel() == 5

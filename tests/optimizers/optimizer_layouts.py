@@ -44,6 +44,7 @@ LAYOUTS = [
     dict(pp=2, tied=True),
     dict(pp=2, schedule="interleaved", layers=4, virtual_stages=2),
     dict(cp=2, zero=1),
+    dict(dp=2, zero=1, offload=True),
     dict(dp=2, tp=2, zero=1),
     dict(dp=2, tp=2, zero=2, sequence_parallel=True, clip=0.5),
     dict(dp=2, tp=2, zero=3),
@@ -52,7 +53,17 @@ LAYOUTS = [
     dict(tp=2, pp=2),
     dict(dp=2, pp=2, tp=2, zero=1),
 ]
-LAYOUT_FLAGS = ("dp", "tp", "pp", "cp", "zero", "sequence_parallel", "schedule", "virtual_stages")
+LAYOUT_FLAGS = (
+    "dp",
+    "tp",
+    "pp",
+    "cp",
+    "zero",
+    "offload",
+    "sequence_parallel",
+    "schedule",
+    "virtual_stages",
+)
 
 
 def config_of(kind: str, layout: dict) -> TrainConfig:

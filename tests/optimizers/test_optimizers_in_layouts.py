@@ -28,7 +28,8 @@ CASES = [
     (kind, layout)
     for number, layout in enumerate(LAYOUTS)
     for k, kind in enumerate(KINDS)
-    if EXHAUSTIVE or (number + k) % 3 == 0
+    if (EXHAUSTIVE or (number + k) % 3 == 0)
+    and not (kind == "muon" and layout.get("offload"))  # which is refused
 ]
 
 

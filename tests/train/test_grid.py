@@ -157,35 +157,17 @@ def test_bytes_and_traffic_are_the_formulas(runs):
 
 def test_the_peak_is_the_simulations(runs):
     """To the byte, unless a collective's own thread held a tensor longer than the rank did: then
-    that tensor comes on top. On a busy machine several threads may: such a layout runs again, and
-    the least counts, for what is held by chance only adds."""
-    pairs, late = [], []
-    for config, run in runs.items():
-        of_ranks = peaks(config, run)
-        pairs += of_ranks
-        late += [config] * any(not close(*pair) for pair in of_ranks)
-    exact = sum(measured == expected for measured, expected in pairs)
-    print(
-        f"peak: {exact} of {len(pairs)} ranks to the byte, at worst"
-        f" {max(abs(m - e) / m for m, e in pairs):.1%} off; {len(late)} layouts run again"
-    )
-    assert exact >= 0.75 * len(pairs)
-    assert len(late) <= 0.1 * len(runs), [named(config) for config in late]
-    for config in late:
-        least = peaks(config, runs[config])
-        for _ in range(3):
-            again = peaks(config, run_all([config])[0])
-            least = [min(two) for two in zip(least, again, strict=True)]
-        assert all(close(*pair) for pair in least), (named(config), least)
-
-
-def peaks(config: TrainConfig, run: Run) -> list[tuple[int, int]]:
-    """Bytes of every rank, measured and expected."""
-    return [
-        (m.memory["peak"], e.memory["peak"])
+    that tensor comes on top."""
+    pairs = [
+        (config, m.memory["peak"], e.memory["peak"])
+        for config, run in runs.items()
         for m, e in zip(run.ranks, estimate(config).ranks, strict=True)
     ]
-
-
-def close(measured: int, expected: int) -> bool:
-    return 0.9 * measured <= expected <= measured
+    exact = sum(measured == expected for _, measured, expected in pairs)
+    print(
+        f"peak: {exact} of {len(pairs)} ranks to the byte, at worst"
+        f" {max(abs(m - e) / m for _, m, e in pairs):.1%} off"
+    )
+    assert exact >= 0.75 * len(pairs)
+    for config, measured, expected in pairs:
+        assert 0.9 * measured <= expected <= measured, (named(config), measured, expected)
