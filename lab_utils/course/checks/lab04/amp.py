@@ -14,10 +14,10 @@ from torch import Tensor
 from ....i18n import t
 from ....model import IGNORED
 from ..exercise import Column, Exercise
-from ..lab07.region_axis import Sent, judge_sent, region_axis, see
 from ..ranks import begin_case, saw
 from ..transfers import Transfers
 from ..verdict import Failure
+from ..waited_axis import Sent, judge_sent, see, waited_axis
 from ..wrong import Look, look, worst
 from .short import WIDTH, WORDS, ShortModel
 
@@ -108,7 +108,7 @@ def _parts(case: Case, axis: Any) -> tuple[Any, ...]:
 
 def run(answer: Any, cases: Sequence[Case], patience: float) -> None:
     """Some steps on every rank, beside one process that has all micro-batches."""
-    plain, axis = region_axis("all_reduce")
+    plain, axis = waited_axis("all_reduce")
     for number, case in enumerate(cases):
         begin_case(number, patience, plain)
         here, alone, facts = _parts(case, axis), _parts(case, None), []

@@ -11,10 +11,10 @@ import torch
 
 from ....i18n import t
 from ..exercise import Column, Exercise
-from ..lab07.region_axis import Sent, judge_sent, region_axis, see
 from ..ranks import begin_case, saw
 from ..transfers import Transfers
 from ..verdict import Failure
+from ..waited_axis import Sent, judge_sent, see, waited_axis
 
 Bad = tuple[int, float]  # the rank whose gradients hold it, and what it is
 WINDOW = 3
@@ -48,7 +48,7 @@ class Step:
 
 def run(answer: Any, cases: Sequence[Case], patience: float) -> None:
     """Hand each rank its gradients, then tell the scaler what it has found."""
-    plain, axis = region_axis("all_reduce")
+    plain, axis = waited_axis("all_reduce")
     for number, case in enumerate(cases):
         begin_case(number, patience, plain)
         scaler, facts = answer(axis, case.scale, WINDOW), []

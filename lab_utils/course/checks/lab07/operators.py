@@ -17,8 +17,8 @@ from ..exercise import Column, Exercise
 from ..ranks import begin_case, saw
 from ..transfers import Transfers
 from ..verdict import Failure
+from ..waited_axis import Sent, judge_sent, see, waited_axis
 from ..wrong import Look, look, worst
-from .region_axis import Sent, judge_sent, region_axis, see
 
 Operator = Callable[[Tensor], Tensor]
 TOLERANCE = 1e-10  # of float64 sums in another order
@@ -77,7 +77,7 @@ def run(
     answer: Callable[[Axis], tuple[Operator, Operator]], cases: Sequence[Case], patience: float
 ) -> None:
     """Put the operators to work, forward and backward, and hold all against one process."""
-    plain, axis = region_axis("all_reduce")
+    plain, axis = waited_axis("all_reduce")
     for number, case in enumerate(cases):
         begin_case(number, patience, plain)
         facts = _examine(answer, case, axis)

@@ -12,8 +12,8 @@ from torch import Tensor
 from ....i18n import t
 from ..exercise import Column, Exercise
 from ..verdict import Failure
+from ..waited_axis import judge_sent
 from ..wrong import Look, look
-from .region_axis import judge_sent
 from .sequence_ranks import CUT, WHOLE, Case, Facts, right, run
 
 TOLERANCE = 1e-10

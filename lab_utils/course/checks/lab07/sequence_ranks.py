@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from ....i18n import t
 from ..ranks import begin_case, saw
 from ..transfers import Transfers
-from .region_axis import RegionAxis, Sent, region_axis, see
+from ..waited_axis import Sent, WaitedAxis, see, waited_axis
 
 CUT = {"up.weight": 0, "up.bias": 0, "down.weight": 1}  # along which dim
 WHOLE = ("norm.weight", "norm.bias", "down.bias")
@@ -95,13 +95,13 @@ def right(case: Case) -> Right:
 
 def run(answer: Callable[..., Any], cases: Sequence[Case], patience: float) -> None:
     """Build it, run it forward and backward on this rank's tokens, and have it finish."""
-    plain, axis = region_axis("all_reduce", "all_gather", "reduce_scatter")
+    plain, axis = waited_axis("all_reduce", "all_gather", "reduce_scatter")
     for number, case in enumerate(cases):
         begin_case(number, patience, plain)
         saw(number, _examine(answer, case, axis))
 
 
-def _examine(answer: Callable[..., Any], case: Case, axis: RegionAxis) -> Facts:
+def _examine(answer: Callable[..., Any], case: Case, axis: WaitedAxis) -> Facts:
     normed: list[int] = [0]
     norm, up, down = case.layers()
     norm.register_forward_pre_hook(lambda _, args: normed.append(args[0].shape[:-1].numel()))
@@ -127,7 +127,7 @@ def _examine(answer: Callable[..., Any], case: Case, axis: RegionAxis) -> Facts:
     )
 
 
-def _watched(axis: RegionAxis, work: Callable[[], Any]) -> tuple[Any, Sent]:
+def _watched(axis: WaitedAxis, work: Callable[[], Any]) -> tuple[Any, Sent]:
     axis.begin()
     with Transfers() as transfers:
         result = work()

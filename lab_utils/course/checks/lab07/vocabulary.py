@@ -20,8 +20,8 @@ from ..exercise import Column, Exercise
 from ..ranks import begin_case, saw
 from ..transfers import Transfers
 from ..verdict import Failure
+from ..waited_axis import Sent, judge_sent, see, waited_axis
 from ..wrong import Look, look, worst
-from .region_axis import Sent, judge_sent, reference, region_axis, see
 
 Answer = Callable[[Tensor, Tensor, int, Axis, float], Tensor]
 TOLERANCE = 1e-9
@@ -77,7 +77,7 @@ def run(answer: Answer, cases: Sequence[Case], patience: float) -> None:
     """Each case's loss and gradient, with right `operators` at hand."""
     if hasattr(answer, "__globals__"):
         answer.__globals__["operators"] = reference
-    plain, axis = region_axis("all_reduce", "all_gather")
+    plain, axis = waited_axis("all_reduce", "all_gather")
     for number, case in enumerate(cases):
         begin_case(number, patience, plain)
         saw(number, _examine(answer, case, axis))
@@ -207,3 +207,32 @@ EXERCISE = Exercise(
     ),
     draw=draw,
 )
+
+
+def reference(axis: Axis) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
+    """Right operators (enter, leave)."""
+
+    def summed(tensor: Tensor) -> Tensor:
+        total = tensor.contiguous().clone()
+        axis.all_reduce(total, purpose="activation").wait()
+        return total
+
+    class Enter(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x.view_as(x)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:
+            return summed(gradient)
+
+    class Leave(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, summand: Tensor) -> Tensor:
+            return summed(summand)
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Tensor) -> Tensor:
+            return gradient
+
+    return Enter.apply, Leave.apply

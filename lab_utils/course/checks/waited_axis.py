@@ -1,5 +1,5 @@
-"""What the three exercises share: the axis that they get, what must hold of any transfer, and right
-operators."""
+"""The axis for an answer that has to wait for what it sends: a transfer that nobody waited for is
+found every time; and what must hold of any transfer."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from ....config import ParallelConfig
-from ....i18n import t
-from ....parallel.comm import Axis, Pending
-from ....parallel.mesh import Mesh
-from ..transfers import Transfers
-from ..verdict import Failure
-from ..watched import WatchedAxis
+from ...config import ParallelConfig
+from ...i18n import t
+from ...parallel.comm import Axis, Pending
+from ...parallel.mesh import Mesh
+from .transfers import Transfers
+from .verdict import Failure
+from .watched import WatchedAxis
 
 
 class _Handed(Pending):
     """Handed out in the place of a Pending whose transfer is over; notes that it was waited for."""
 
-    def __init__(self, axis: RegionAxis, number: int) -> None:
+    def __init__(self, axis: WaitedAxis, number: int) -> None:
         super().__init__()
         self._axis, self._number = axis, number
 
@@ -31,8 +28,8 @@ class _Handed(Pending):
         self._axis.waited.add(self._number)
 
 
-class RegionAxis(WatchedAxis):
-    """The tp axis; transfers end before they return, so that one that nobody waited for is found
+class WaitedAxis(WatchedAxis):
+    """An axis whose transfers end before they return, so that one that nobody waited for is found
     every time and not only when the network is slow."""
 
     def __init__(self, axis: Axis, allows: Sequence[str]) -> None:
@@ -70,13 +67,13 @@ class Sent:
     around: bool
 
 
-def region_axis(*allows: str) -> tuple[Axis, RegionAxis]:
-    """The plain tp axis of all ranks, and the one for the answer."""
+def waited_axis(*allows: str) -> tuple[Axis, WaitedAxis]:
+    """An axis of all ranks, and the same for the answer."""
     plain = Mesh(ParallelConfig(tp=int(os.environ["WORLD_SIZE"])))["tp"]
-    return plain, RegionAxis(plain, allows)
+    return plain, WaitedAxis(plain, allows)
 
 
-def see(axis: RegionAxis, transfers: Transfers) -> Sent:
+def see(axis: WaitedAxis, transfers: Transfers) -> Sent:
     """What passed since `axis.begin()`; `transfers` has watched torch.distributed meanwhile."""
     found = Sent({}, {}, [], False)
     messages = 0
@@ -113,32 +110,3 @@ def judge_sent(all_sent: Sequence[Sent]) -> Failure | None:
             ),
         )
     return None
-
-
-def reference(axis: Axis) -> tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]:
-    """Right operators (enter, leave)."""
-
-    def summed(tensor: Tensor) -> Tensor:
-        total = tensor.contiguous().clone()
-        axis.all_reduce(total, purpose="activation").wait()
-        return total
-
-    class Enter(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Tensor) -> Tensor:
-            return x.view_as(x)
-
-        @staticmethod
-        def backward(ctx: Any, gradient: Tensor) -> Tensor:
-            return summed(gradient)
-
-    class Leave(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, summand: Tensor) -> Tensor:
-            return summed(summand)
-
-        @staticmethod
-        def backward(ctx: Any, gradient: Tensor) -> Tensor:
-            return gradient
-
-    return Enter.apply, Leave.apply
