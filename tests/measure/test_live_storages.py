@@ -85,4 +85,5 @@ def test_what_the_host_makes_is_not_the_devices_even_where_they_are_one():
         assert live.now == live.peak == 4000
         there = torch.zeros(5)
     assert live.at_peak() == {"parameters": 4000, "temporary": 20}
-    assert kept.numel() == 990 and there.numel() == 5
+    assert kept.numel() == 990
+    assert there.numel() == 5
