@@ -1,0 +1,1 @@
+"""Grading: submissions at work in rooms of their own, and what they did measured from outside."""

@@ -1,0 +1,218 @@
+"""Goes into a room of its own and runs one program there: `python -I -S enter.py ROOM`, where ROOM
+is JSON. Reads the standard library only, for nothing else may have been loaded before.
+
+    ours         this process: goes into new namespaces, as far as ROOM["spaces"] names them, and
+      first      forks process 1 of them, which sees the room's files and no other processes,
+        program  and forks the program, without any right. When the first process ends, the kernel
+                 ends every other in the room, however it has hidden.
+
+The room's network is its loopback; where ROOM["wire"] names a descriptor, the grader puts a cable
+in before the first process goes on, and says the address there (wire.py).
+
+The room's files: `readable` paths at their own places, read-only; an empty directory over each
+`hidden` one; its own /tmp, /dev and /proc. What could not be had is written to ROOM["report"], a
+descriptor, as JSON {protection: reason}, before the program starts.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import resource
+import signal
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from typing import Any
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+SPACES = {
+    "user": 0x10000000,
+    "mount": 0x00020000,
+    "pid": 0x20000000,
+    "net": 0x40000000,
+    "ipc": 0x08000000,
+    "name": 0x04000000,
+}
+RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, REC, PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
+KEPT_FLAGS = NOSUID | NODEV | NOEXEC | 1024 | 2048  # a bind mount may not lose these (noatime …)
+DETACH, PDEATHSIG, CAPBSET_DROP, NO_NEW_PRIVS, SUBREAPER = 2, 1, 24, 38, 36
+DEVICES = ("null", "zero", "full", "random", "urandom")
+
+
+def call(name: str, *values: Any) -> None:
+    """A function of the C library; raises OSError with its reason."""
+    given = [v.encode() if isinstance(v, str) else v for v in values]
+    if getattr(LIBC, name)(*given) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def enter_spaces(names: list[str]) -> dict[str, str]:
+    """Into new namespaces; what was refused, with the reason. A user namespace comes first where
+    we are not root, or there is no right to the others."""
+    missing: dict[str, str] = {}
+    uid, gid = os.getuid(), os.getgid()
+    for name in sorted(names, key=lambda name: name != "user"):
+        try:
+            call("unshare", SPACES[name])
+            if name == "user":
+                write("/proc/self/setgroups", "deny")
+                write("/proc/self/uid_map", f"0 {uid} 1")
+                write("/proc/self/gid_map", f"0 {gid} 1")
+        except OSError as error:
+            missing[name] = str(error)
+    return missing
+
+
+def write(path: str, words: str) -> None:
+    with open(path, "w") as file:
+        file.write(words)
+
+
+def mount_flags(path: str) -> int:
+    """Those of the file system under `path` that a bind mount may not take away."""
+    return os.statvfs(path).f_flag & KEPT_FLAGS
+
+
+def bind(source: str, target: str, read_only: bool = True) -> None:
+    """Show `source` at `target` too."""
+    if os.path.isdir(source):
+        os.makedirs(target, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        open(target, "a").close()
+    call("mount", source, target, None, BIND | REC, None)
+    if read_only:
+        flags = mount_flags(source) | NOSUID
+        call("mount", None, target, None, BIND | REMOUNT | RDONLY | flags, None)
+
+
+def memory_disk(target: str, nbytes: int, mode: str = "1777") -> None:
+    os.makedirs(target, exist_ok=True)
+    call("mount", "tmpfs", target, "tmpfs", NOSUID | NODEV, f"size={nbytes},mode={mode}")
+
+
+def furnish(room: dict[str, Any]) -> None:
+    """Make `room["root"]`, an empty directory, the root of what this process sees."""
+    root = room["root"]
+    call("mount", None, "/", None, REC | PRIVATE, None)
+    memory_disk(root, 16_000_000, "755")
+    for name in ("/tmp", "/dev/shm"):  # first: what may be read may lie in /tmp
+        memory_disk(root + name, room["disk_bytes"])
+    for path in room["readable"]:
+        if os.path.islink(path):
+            os.makedirs(os.path.dirname(root + path), exist_ok=True)
+            os.symlink(os.readlink(path), root + path)
+        elif os.path.exists(path):
+            bind(path, root + path)
+    for path in room["hidden"]:
+        if os.path.isdir(root + path):
+            memory_disk(root + path, 4096, "755")
+    for name in DEVICES:
+        bind(f"/dev/{name}", f"{root}/dev/{name}", read_only=False)
+    os.makedirs(root + "/proc", exist_ok=True)
+    call("mount", "proc", root + "/proc", "proc", NOSUID | NODEV | NOEXEC, None)
+    call("mount", None, root, None, REMOUNT | RDONLY | NOSUID | NODEV, None)
+    os.chdir(root)
+    call("pivot_root", ".", ".")
+    call("umount2", ".", DETACH)
+    os.chdir("/tmp")
+
+
+def link_up(name: str, address: str = "") -> None:
+    """An interface of this network namespace; the address counts for its /24 (netdevice(7))."""
+    set_flags, set_address, set_mask, up = 0x8914, 0x8916, 0x891C, 0x1 | 0x40
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        for request, value in ((set_address, address), (set_mask, address and "255.255.255.0")):
+            if value:
+                words = struct.pack("16sHH4s8x", name.encode(), 2, 0, socket.inet_aton(value))
+                fcntl.ioctl(any_socket, request, words)
+        fcntl.ioctl(any_socket, set_flags, struct.pack("16sh14x", name.encode(), up))
+
+
+def give_up_rights(room: dict[str, Any]) -> None:
+    """No capability, no way to one, another user where we may be one, and limits."""
+    for limit, value in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, room["disk_bytes"]),
+        (resource.RLIMIT_NOFILE, 1024),
+        (resource.RLIMIT_NPROC, room["threads"]),
+    ):
+        resource.setrlimit(limit, (value, value))
+    for capability in range(64):
+        LIBC.prctl(CAPBSET_DROP, capability, 0, 0, 0)  # beyond the last one: refused, and no matter
+    if room["uid"] is not None:
+        os.setgroups([])
+        os.setresgid(room["uid"], room["uid"], room["uid"])
+        os.setresuid(room["uid"], room["uid"], room["uid"])
+    call("prctl", NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def die_with_parent() -> None:
+    call("prctl", PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def attempt(missing: dict[str, str], name: str, step: Callable[[], None]) -> None:
+    try:
+        step()
+    except OSError as error:
+        missing[name] = str(error)
+
+
+def reap(program: int) -> int:
+    """Wait for the program, and for whoever was left to us; its exit status as a shell says it."""
+    while True:
+        pid, status = os.wait()
+        if pid == program:
+            return os.waitstatus_to_exitcode(status)
+
+
+def first(room: dict[str, Any], missing: dict[str, str]) -> int:
+    """Process 1 of the room."""
+    die_with_parent()
+    if "net" in room["spaces"] and "net" not in missing:
+        attempt(missing, "net", lambda: link_up("lo"))
+    if "mount" in room["spaces"] and "mount" not in missing:
+        furnish(room)  # half a room would be worse than none: an error ends it here
+    os.write(room["report"], json.dumps(missing).encode())
+    os.close(room["report"])
+    if room["wire"] is not None:
+        link_up("eth0", os.read(room["wire"], 64).decode())
+    program = os.fork()
+    if program == 0:
+        die_with_parent()
+        os.setsid()
+        give_up_rights(room)
+        os.execve(room["argv"][0], room["argv"], room["environment"])
+    for descriptor in range(3):
+        os.close(descriptor)
+    return reap(program)
+
+
+def main() -> None:
+    room = json.loads(sys.argv[1])
+    die_with_parent()
+    call("prctl", SUBREAPER, 1, 0, 0, 0)  # who is left alone comes to us
+    missing = enter_spaces(room["spaces"])
+    child = os.fork()
+    if child == 0:
+        try:
+            code = first(room, missing)
+        except BaseException as error:
+            os.write(2, f"room: {type(error).__name__}: {error}\n".encode())
+            code = 125
+        os._exit(code if code >= 0 else 128 - code)
+    os.close(room["report"])
+    os._exit(_code(reap(child)))
+
+
+def _code(status: int) -> int:
+    return status if status >= 0 else 128 - status
+
+
+if __name__ == "__main__":
+    main()

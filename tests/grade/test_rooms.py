@@ -1,0 +1,299 @@
+"""Rooms, with every kind of trouble in them: what ends it, what it could reach, what is left.
+
+As root the room has another user; the same without root's rights, by a user namespace, is tried by
+`as_root=False`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lab_utils.grade.frames import Frame, FrameError, read_frame
+from lab_utils.grade.limits import Ended, Limits
+from lab_utils.grade.sandbox import Room, RoomError
+from lab_utils.grade.tree import usage
+from lab_utils.grade.wire import Switch, WireError, address_of
+
+
+def missing_here() -> str:
+    """What this machine does not give a room, in one line; "" where it gives all."""
+    if sys.platform != "linux":
+        return "namespaces are Linux's"
+    for way in (None, False):
+        try:
+            with Room([sys.executable, "-c", "pass"], Limits(), as_root=way) as room:
+                room.wait()
+        except RoomError as error:
+            return str(error)
+        if room.missing:
+            return str(room.missing)
+    return ""
+
+
+LACKS = missing_here()
+pytestmark = pytest.mark.skipif(bool(LACKS), reason=f"this machine gives no such room: {LACKS}")
+PYTHON = [sys.executable, "-I", "-c"]
+ROOT = os.getuid() == 0
+WAYS = [pytest.param(None, id="root"), pytest.param(False, id="user")] if ROOT else [None]
+
+
+def in_a_room(code: str, *arguments: str, as_root: bool | None = None, **given) -> Ended:
+    limits = Limits(**{"wall_s": 30.0, **given.pop("limits", {})})
+    with Room([*PYTHON, code, *arguments], limits, as_root=as_root, **given) as room:
+        assert room.missing == {}
+        return room.wait()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    yield
+    for _ in range(100):
+        if not rooms_left():
+            return
+        time.sleep(0.02)
+    assert not rooms_left()
+
+
+def rooms_left() -> list[str]:
+    """Processes, mounts and folders of rooms."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and b"grade/enter.py" in (entry / "cmdline").read_bytes():
+                found.append(entry.name)
+        except OSError:
+            pass
+    found += [line for line in Path("/proc/mounts").read_text().splitlines() if "lab-room" in line]
+    return found
+
+
+@pytest.mark.parametrize("as_root", WAYS)
+@pytest.mark.parametrize(
+    ("code", "reason", "limits"),
+    [
+        ("while True: pass", "wall_s", dict(wall_s=1.0)),
+        ("import time; time.sleep(1000)", "wall_s", dict(wall_s=1.0)),
+        ("x = b'1' * 10_000_000_000", "memory_bytes", dict(memory_bytes=300_000_000)),
+        ("while True: print('x' * 10_000)", "output_bytes", {}),
+        ("import os\nwhile True: os.fork()", "processes", {}),
+    ],
+    ids=lambda value: value if isinstance(value, str) and len(value) < 20 else "",
+)
+def test_a_limit_ends_it(as_root, code, reason, limits):
+    if ROOT and as_root is False and reason == "processes":
+        pytest.skip("the kernel never limits how many processes root has")
+    ended = in_a_room(code, as_root=as_root, limits=limits)
+    assert ended.reason == reason
+    assert ended.status is None
+    assert len(ended.printed) <= Limits().output_bytes
+    assert ended.seconds < limits.get("wall_s", 20) + 5
+
+
+@pytest.mark.parametrize("as_root", WAYS)
+def test_how_it_ended_is_told(as_root):
+    assert in_a_room("print('words')", as_root=as_root).printed == b"words\n"
+    assert in_a_room("import os; os._exit(7)", as_root=as_root).status == 7
+    assert in_a_room("import os; os.kill(os.getpid(), 9)", as_root=as_root).status == -9
+    assert in_a_room("x = [1] * 10**7; x[-1]", as_root=as_root).peak_bytes >= 0
+
+
+def test_memory_is_seen():
+    code = "import time\nx = bytearray(b'1') * 200_000_000\ntime.sleep(0.5)"
+    assert 200e6 < in_a_room(code).peak_bytes < 260e6
+
+
+@pytest.mark.parametrize("as_root", WAYS)
+def test_whoever_stays_behind_ends_with_the_room(as_root):
+    """Twice forked, in a session of its own, deaf to signals."""
+    code = """
+import os, signal, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        for number in {*range(1, 32)} - {9, 19}:
+            signal.signal(number, signal.SIG_IGN)
+        print("staying", flush=True)
+        time.sleep(1000)
+time.sleep(0.5)
+"""
+    ended = in_a_room(code, as_root=as_root)
+    assert (ended.reason, ended.printed) == ("done", b"staying\n")
+    assert ended.seconds < 20
+
+
+REACH = """
+import ctypes, json, os, signal, socket, sys
+found, libc = {}, ctypes.CDLL(None, use_errno=True)
+
+def attempt(name, step):
+    try:
+        found[name] = repr(step())
+    except BaseException as error:
+        found[name] = type(error).__name__
+
+secret, empty, parent = sys.argv[1:]
+attempt("others' files", lambda: open(secret).read())
+attempt("hidden files", lambda: os.listdir(empty))
+attempt("write", lambda: open(empty + "/../x", "w"))
+attempt("root", lambda: open("/x", "w"))
+attempt("network", lambda: socket.create_connection(("1.1.1.1", 80), 1))
+attempt("parent", lambda: os.kill(int(parent), 9))
+attempt("everyone", lambda: os.kill(1, 9) or "alive")
+attempt("processes", lambda: sorted(p for p in os.listdir("/proc") if p.isdigit() and p != "1"))
+attempt("descriptors", lambda: sorted(os.listdir("/proc/self/fd"))[3:])
+attempt("mount", lambda: libc.umount2(empty.encode(), 2))
+# in a user namespace of its own it has every right, but what it was given stays locked
+attempt("namespace", lambda: libc.unshare(0x10000000 | 0x20000))
+attempt("mount there", lambda: libc.umount2(empty.encode(), 2))
+attempt("hidden there", lambda: os.listdir(empty))
+attempt("memory of 1", lambda: open("/proc/1/mem", "rb").read(1))
+attempt("trace 1", lambda: libc.ptrace(16, 1, 0, 0))
+attempt("clock", lambda: libc.settimeofday(ctypes.byref((ctypes.c_long * 2)(0, 0)), None))
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("as_root", WAYS)
+def test_what_it_cannot_reach(as_root, tmp_path):
+    (tmp_path / "other.ipynb").write_text("secret")
+    package = tmp_path / "package"
+    (package / "checks").mkdir(parents=True)
+    (package / "checks/expected.txt").write_text("secret")
+    ended = in_a_room(
+        REACH,
+        *map(str, (tmp_path / "other.ipynb", package / "checks", os.getpid())),
+        as_root=as_root,
+        readable=[package],
+        hidden=[package / "checks"],
+    )
+    found = json.loads(ended.printed)
+    assert found["others' files"] == "FileNotFoundError"
+    assert found["hidden files"] == found["hidden there"] == "[]"
+    assert found["write"] == found["root"] == "OSError"
+    assert found["network"] == "OSError"
+    assert found["parent"] in ("ProcessLookupError", "PermissionError")
+    assert found["everyone"] in ("'alive'", "PermissionError")
+    assert len(eval(found["processes"])) <= 1
+    assert "secret" not in ended.printed.decode()
+    assert found["mount"] == found["mount there"] == found["trace 1"] == found["clock"] == "-1"
+    assert found["memory of 1"] in ("PermissionError", "OSError", "FileNotFoundError")
+
+
+ECHO = """
+import os
+inbox, outbox = int(os.environ["LAB_IN"]), int(os.environ["LAB_OUT"])
+while True:
+    os.write(outbox, os.read(inbox, 65536))
+"""
+
+
+def test_frames_there_and_back():
+    array = np.arange(5000, dtype=np.float64).reshape(5, 1000)
+    with Room([*PYTHON, ECHO], Limits()) as room:
+        back = room.ask(Frame({"call": 1}, [array, np.zeros((0, 3), np.int64)]), 20)
+        assert back.words == {"call": 1}
+        assert (back.arrays[0] == array).all()
+        assert back.arrays[1].shape == (0, 3)
+    assert room.ended.reason == "closed"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\xff" * 64,
+        (8).to_bytes(8, "little") + (8).to_bytes(8, "little") + b"no JSON!",
+        (2).to_bytes(8, "little") + (2).to_bytes(8, "little") + b"{}",
+        (1 << 40).to_bytes(8, "little") + (1).to_bytes(8, "little"),
+    ],
+)
+def test_what_is_no_frame_is_refused(said):
+    ours, theirs = os.pipe()
+    os.write(theirs, said)
+    os.close(theirs)
+    with pytest.raises(FrameError):
+        read_frame(ours)
+    os.close(ours)
+
+
+def test_frames_of_kinds_that_nobody_asked_for():
+    for kind in (["object", [1]], ["float32", [-1]], ["float32", [10]], ["float32", "x"], 3):
+        head = json.dumps({"words": 1, "arrays": [kind]}).encode()
+        with pytest.raises(FrameError):
+            Frame.unpacked(len(head), head)
+
+
+def test_no_answer_and_no_program():
+    asleep = [*PYTHON, "import time; time.sleep(100)"]
+    with Room(asleep, Limits()) as room, pytest.raises(TimeoutError):
+        room.ask(Frame("anybody there?"), 0.3)
+    with Room([*PYTHON, "pass"], Limits()) as room, pytest.raises(EOFError):
+        room.ask(Frame("anybody there?"), 20)
+
+
+TALK = """
+import os, socket, time
+rank, there = int(os.environ["RANK"]), os.environ["THERE"]
+if rank == 0:
+    with socket.create_server(("", 5000)) as server:
+        talk = server.accept()[0]
+        while talk.recv(65536):
+            pass
+else:
+    while True:
+        try:
+            talk = socket.create_connection((there, 5000), 1)
+            break
+        except OSError:
+            time.sleep(0.05)
+    talk.sendall(bytes(3_000_000))
+    talk.close()
+os.write(int(os.environ["LAB_OUT"]), b"done")
+time.sleep(100)
+"""
+
+
+@pytest.mark.skipif(not ROOT, reason="cables between namespaces need root")
+def test_a_cable_counts_what_passes():
+    with Switch() as switch:
+        rooms = [
+            Room(
+                [*PYTHON, TALK],
+                Limits(),
+                environment=dict(RANK=str(rank), THERE=address_of(0)),
+                number=rank,
+                wire=switch.wire(rank),
+            )
+            for rank in range(2)
+        ]
+        try:
+            for room in rooms:
+                room.__enter__()
+            for room in rooms:
+                assert os.read(room._from, 4) == b"done"
+            to, of = switch.passed(0), switch.passed(1)
+        finally:
+            for room in rooms:
+                room.close()
+    assert 3_000_000 < of.sent < 3_060_000
+    assert of.sent * 0.99 < to.received < of.sent * 1.01
+    assert of.received < 60_000
+
+
+@pytest.mark.skipif(ROOT, reason="root may")
+def test_without_the_right_there_is_a_sentence():
+    with pytest.raises(WireError, match="root"), Switch():
+        pass
+
+
+def test_a_tree_is_looked_at_whole():
+    used, processes = usage(os.getpid())
+    assert used > 1e6
+    assert processes >= 1
+    assert usage(2**22 + 1) == (0, 0)
