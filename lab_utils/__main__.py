@@ -55,6 +55,11 @@ COMMANDS = {
         "make and execute the notebooks from their sources",
         "由源文件生成并运行 notebook",
     ),
+    "grade": (
+        "lab_utils.commands.grade",
+        "a class's submissions to a lab, judged from outside",
+        "从外部评判全班的实验作业",
+    ),
     "new": (
         "lab_utils.course.new",
         "begin a lesson with its tool and its lab",

@@ -62,13 +62,17 @@ class Frame:
 
 
 def write_frame(descriptor: int, frame: Frame, until: float = math.inf) -> None:
-    """Write all of it. Raises TimeoutError once time.monotonic() has passed `until`."""
+    """Write all of it. Raises TimeoutError once time.monotonic() has passed `until`, EOFError when
+    nobody is there to read."""
     left = memoryview(frame.packed())
     os.set_blocking(descriptor, False)
     while left:
         if not select.select([], [descriptor], [], _seconds_to(until))[1]:
             raise TimeoutError("nobody reads")
-        left = left[os.write(descriptor, left[:65536]) :]
+        try:
+            left = left[os.write(descriptor, left[:65536]) :]
+        except (BrokenPipeError, ConnectionResetError):
+            raise EOFError("the program has ended") from None
 
 
 def read_frame(descriptor: int, until: float = math.inf) -> Frame:
@@ -84,7 +88,10 @@ def _exactly(descriptor: int, count: int, until: float) -> bytes:
     while len(parts) < count:
         if not select.select([descriptor], [], [], _seconds_to(until))[0]:
             raise TimeoutError("no answer")
-        part = os.read(descriptor, min(1 << 20, count - len(parts)))
+        try:
+            part = os.read(descriptor, min(1 << 20, count - len(parts)))
+        except ConnectionResetError:  # it ended with words of ours unread
+            part = b""
         if not part:
             raise EOFError("the program has ended")
         parts += part

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,7 @@ from .watch import Watch
 ENTER = Path(__file__).with_name("enter.py")
 THREADS = 512  # processes and threads of one user: where a fork without end stops by itself
 FIRST_UID = 61_000  # no such users exist; each of the rooms that are open at once has its own
+FOLDERS = "lab-room-"
 SPACES = ("mount", "pid", "net", "ipc", "name")
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime")
 
@@ -37,7 +39,7 @@ class RoomError(RuntimeError):
 
 class Room:
     """A running program; `with Room(argv, …) as room`. It reads and writes frames (frames.py) on
-    descriptors LAB_IN and LAB_OUT of its environment.
+    descriptor LAB_LINE of its environment, a socket; `line` is its other end.
 
     argv:      the program, by absolute path
     readable:  paths that it may read, besides the system's and this Python's
@@ -57,12 +59,11 @@ class Room:
         as_root: bool | None = None,
     ) -> None:
         self.limits, self.missing, self.ended = limits, dict[str, str](), None
-        self._root = tempfile.mkdtemp(prefix="lab-room-")
+        self._root = tempfile.mkdtemp(prefix=f"{FOLDERS}{os.getpid()}-")
         as_root = os.getuid() == 0 if as_root is None else as_root
-        inbox, self.to_program = os.pipe()
-        self.from_program, outbox = os.pipe()
+        self.line, end = socket.socketpair()
         self._report, report = os.pipe()
-        theirs = (inbox, outbox, report)
+        theirs = (end.fileno(), report)
         room = dict(
             root=self._root,
             argv=list(argv),
@@ -76,8 +77,7 @@ class Room:
             environment={
                 "PATH": "/usr/bin:/bin",
                 "HOME": "/tmp",
-                "LAB_IN": str(inbox),
-                "LAB_OUT": str(outbox),
+                "LAB_LINE": str(end.fileno()),
                 **(environment or {}),
             },
         )
@@ -90,8 +90,8 @@ class Room:
             start_new_session=True,
             env={},
         )
-        for descriptor in theirs:
-            os.close(descriptor)
+        end.close()
+        os.close(report)
         self._watch = Watch(process, limits)
 
     def __enter__(self) -> Room:
@@ -115,11 +115,8 @@ class Room:
         """Send a frame, wait for the answer. Raises TimeoutError after `within_s` seconds,
         EOFError when the program has ended or was ended, FrameError for what is no frame."""
         until = time.monotonic() + within_s
-        try:
-            write_frame(self.to_program, frame, until)
-            return read_frame(self.from_program, until)
-        except BrokenPipeError:
-            raise EOFError("the program has ended") from None
+        write_frame(self.line.fileno(), frame, until)
+        return read_frame(self.line.fileno(), until)
 
     @property
     def pid(self) -> int:
@@ -136,8 +133,7 @@ class Room:
         if self.ended is None:
             self.ended = self._watch.end("closed")
             self.ended.missing = self.missing
-            for descriptor in (self.to_program, self.from_program):
-                os.close(descriptor)
+            self.line.close()
             shutil.rmtree(self._root, ignore_errors=True)
         return self.ended
 
@@ -151,3 +147,11 @@ def _outermost(paths: Sequence[str]) -> list[str]:
     """Without those that lie in another of them."""
     real = list(dict.fromkeys(paths))
     return [p for p in real if not any(p != q and p.startswith(q.rstrip("/") + "/") for q in real)]
+
+
+def clear_folders() -> None:
+    """Remove what rooms of graders that were killed have left: empty folders."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*-*"):
+        pid = folder.name.removeprefix(FOLDERS).partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(folder, ignore_errors=True)

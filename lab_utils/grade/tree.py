@@ -14,26 +14,32 @@ def usage(root: int) -> tuple[int, int]:
     """(bytes of resident memory that belong to no file, processes) of the tree under `root`, itself
     included. Whoever ends while we look is left out."""
     tree = [pid for pid in _tree(root) if (PROC / str(pid)).exists()]
-    return sum(_own_bytes(pid) for pid in tree), len(tree)
+    return sum(_unshared(pid) for pid in tree), len(tree)
 
 
-def begin_peak(root: int) -> dict[int, int]:
-    """Let the kernel look for the most from here on; what each process has now, for `peak_since`.
-    Raises PermissionError where only root may."""
-    now = {}
+def own_bytes(root: int) -> int:
+    """Bytes of memory that belong to no file, of the tree's processes, each by itself (proc(5):
+    RssAnon and RssShmem)."""
+    return sum(_own(_status(pid)) for pid in _tree(root))
+
+
+def begin_peak(root: int) -> None:
+    """Let the kernel look for the most from here on. Raises PermissionError where it will not."""
     for pid in _tree(root):
         try:
             (PROC / str(pid) / "clear_refs").write_text("5")
-            now[pid] = _status(pid, "VmRSS")
         except (FileNotFoundError, ProcessLookupError):
             continue
-    return now
 
 
-def peak_since(root: int, began: dict[int, int]) -> int:
-    """Bytes by which the tree's processes grew at the most since `began`, each by itself, files
-    that they map included (proc(5), VmHWM)."""
-    return sum(_status(pid, "VmHWM") - began.get(pid, 0) for pid in _tree(root))
+def peak_own_bytes(root: int) -> int:
+    """The most own bytes since `begin_peak`, each process's by itself; or less, by what pages of
+    files have come since (proc(5): VmHWM counts those, too)."""
+    found = 0
+    for pid in _tree(root):
+        status = _status(pid)
+        found += max(_own(status), status.get("VmHWM", 0) - status.get("RssFile", 0))
+    return found
 
 
 def _tree(root: int) -> Iterator[int]:
@@ -53,7 +59,7 @@ def _tree(root: int) -> Iterator[int]:
         left += children.get(pid, [])
 
 
-def _own_bytes(pid: int) -> int:
+def _unshared(pid: int) -> int:
     try:
         _, resident, shared, *_ = map(int, (PROC / str(pid) / "statm").read_text().split())
     except (OSError, ValueError):
@@ -61,12 +67,15 @@ def _own_bytes(pid: int) -> int:
     return (resident - shared) * PAGE
 
 
-def _status(pid: int, name: str) -> int:
-    """Bytes that /proc/PID/status says of `name`; 0 for a process that has none any more."""
+def _own(status: dict[str, int]) -> int:
+    return status.get("RssAnon", 0) + status.get("RssShmem", 0)
+
+
+def _status(pid: int) -> dict[str, int]:
+    """The bytes that /proc/PID/status names; none for a process that is there no more."""
     try:
-        for line in (PROC / str(pid) / "status").read_text().splitlines():
-            if line.startswith(name + ":"):
-                return int(line.split()[1]) * 1024
+        lines = (PROC / str(pid) / "status").read_text().splitlines()
     except OSError:
-        pass
-    return 0
+        return {}
+    words = (line.replace(":", "").split() for line in lines)
+    return {one[0]: int(one[1]) * 1024 for one in words if one[-1] == "kB"}

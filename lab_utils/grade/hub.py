@@ -1,0 +1,251 @@
+"""What carries messages between ranks that live in rooms: the grader itself.
+
+A rank has no other way to another one. So what passed here is all that passed, to the byte; a rank
+that waits stands still until it is answered here; and who waits for what is known at every moment,
+so that ranks that wait for each other are found at once and not by a clock.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .crew import Seat
+from .frames import Frame, FrameError, read_frame, write_frame
+
+Gate = Callable[[int, dict[str, Any], list[np.ndarray]], Frame]
+
+
+class Passed(NamedTuple):
+    """Something that a rank did, in its order: `op` a collective's name, "send", "wait", "receive"
+    or "gate"; `words` as it said them; `nbytes` of what came with it."""
+
+    op: str
+    words: dict[str, Any]
+    nbytes: int = 0
+    numel: int = 0
+
+
+class Trouble(NamedTuple):
+    """How ranks did not come to their end: kind is "raised", "ended", "hung", "mismatch" or
+    "nonsense"; words in English, for people who read code."""
+
+    kind: str
+    rank: int
+    words: str
+
+
+class _Stopped(Exception):
+    pass
+
+
+class Hub:
+    """One call of an answer on all ranks.
+
+    orders:    what each rank is told to do
+    gate:      gate(rank, words, arrays) -> what to answer a rank that stands at a gate
+    hold:      hold(rank): while it is true, nothing that the rank waits for arrives
+    slow:      a rank whose words are heard late
+    """
+
+    def __init__(
+        self,
+        seats: Sequence[Seat],
+        orders: Sequence[Frame],
+        gate: Gate,
+        hold: Callable[[int], bool] = lambda _: False,
+        within_s: float = 30.0,
+        slow: int | None = None,
+    ) -> None:
+        self.passed: list[list[Passed]] = [[] for _ in seats]
+        self._seats, self._orders, self._gate, self._hold = seats, orders, gate, hold
+        self._until, self._within_s, self._slow = 0.0, within_s, slow
+        self._standing: dict[int, Frame] = {}
+        self._done: dict[int, Frame] = {}
+        self._collectives: list[dict[int, Frame]] = []
+        self._issued = [0] * len(seats)
+        self._waited: dict[int, set[int]] = defaultdict(set)
+        self._mail: dict[tuple[int, int, int], deque[np.ndarray]] = defaultdict(deque)
+
+    def run(self) -> list[Frame] | Trouble:
+        """What each rank said when it was done; or what went wrong first."""
+        # on a machine with too much to do everybody is slow
+        self._within_s *= min(4.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+        self._until = time.monotonic() + self._within_s
+        try:
+            for rank, order in enumerate(self._orders):
+                self._say(rank, order)
+            while len(self._done) < len(self._seats):
+                self._let_on()
+                self._hear_next()
+        except _Stopped as stopped:
+            return stopped.args[0]
+        return [self._done[rank] for rank in range(len(self._seats))]
+
+    def never_waited(self, rank: int) -> list[str]:
+        """Collectives of a rank whose result it never waited for."""
+        waited = {p.words["wait"] for p in self.passed[rank] if p.op == "wait"}
+        issued = [p for p in self.passed[rank] if p.op not in ("send", "wait", "receive", "gate")]
+        return [p.op for number, p in enumerate(issued) if number not in waited]
+
+    def _stop(self, kind: str, rank: int, words: str) -> None:
+        raise _Stopped(Trouble(kind, rank, words))
+
+    def _say(self, rank: int, frame: Frame) -> None:
+        try:
+            write_frame(self._seats[rank].line, frame, self._until)
+        except EOFError:
+            self._ended(rank)
+        except TimeoutError:
+            self._stop("hung", rank, f"after {self._within_s:.0f} s it does not listen")
+
+    def _ended(self, rank: int) -> None:
+        self._stop("ended", rank, self._seats[rank].end())
+
+    def _hear_next(self) -> None:
+        """The next words of those who run; nobody runs, or too long: trouble."""
+        running = [r for r in range(len(self._seats)) if r not in self._standing | self._done]
+        if not running:
+            if len(self._done) < len(self._seats):
+                self._deadlock()
+            return
+        ends = {self._seats[rank].line: rank for rank in running}
+        ready = select.select([*ends], [], [], max(0.0, self._until - time.monotonic()))[0]
+        if not ready:
+            self._stop("hung", running[0], f"after {self._within_s:.0f} s it was still running")
+        for rank in sorted((ends[end] for end in ready), key=lambda rank: rank == self._slow):
+            if rank == self._slow:
+                time.sleep(0.01)
+            self._hear(rank)
+
+    def _hear(self, rank: int) -> None:
+        try:
+            frame = read_frame(self._seats[rank].line, self._until)
+            self._take(rank, frame)
+        except EOFError:
+            self._ended(rank)
+        except TimeoutError:
+            self._stop("hung", rank, f"after {self._within_s:.0f} s it was still running")
+        except (FrameError, AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
+            self._stop("nonsense", rank, f"it said what no rank says ({type(error).__name__})")
+
+    def _take(self, rank: int, frame: Frame) -> None:
+        words = frame.words
+        if "raised" in words:
+            self._stop("raised", rank, str(words["raised"]))
+        if "done" in words:
+            self._done[rank] = frame
+            return
+        op = words.get("op") or next(k for k in ("wait", "receive", "gate") if k in words)
+        sizes = [(a.nbytes, a.size) for a in frame.arrays]
+        # what stands at a gate is looked at there, and is no message
+        nbytes, numel = sizes[0] if sizes and op != "gate" else (0, 0)
+        self.passed[rank].append(Passed(op, words, nbytes, numel))
+        if op == "send":
+            channel = (rank, int(words["to"]), int(words["channel"]))
+            self._mail[channel].append(frame.arrays[0])
+        elif "op" in words:
+            self._issue(rank, frame)
+        else:
+            self._standing[rank] = frame
+
+    def _issue(self, rank: int, frame: Frame) -> None:
+        number = self._issued[rank]
+        self._issued[rank] += 1
+        if number == len(self._collectives):
+            self._collectives.append({})
+        there = self._collectives[number]
+        for other, first in there.items():
+            same = first.words == frame.words and first.arrays[0].dtype == frame.arrays[0].dtype
+            if not same or first.arrays[0].size != frame.arrays[0].size:
+                self._stop(
+                    "mismatch",
+                    rank,
+                    f"collective {number + 1} is {_short(first)} on rank {other} and"
+                    f" {_short(frame)} on rank {rank}",
+                )
+        there[rank] = frame
+
+    def _let_on(self) -> None:
+        """Answer whoever stands and can be answered."""
+        for rank, frame in list(self._standing.items()):
+            try:
+                answer = self._answer(rank, frame)
+            except (KeyError, TypeError, ValueError, IndexError) as error:
+                self._stop("nonsense", rank, f"it asked what no rank asks ({error})")
+            if answer is not None:
+                del self._standing[rank]
+                self._say(rank, answer)
+
+    def _answer(self, rank: int, frame: Frame) -> Frame | None:
+        words = frame.words
+        if "gate" in words:
+            return self._gate(rank, words, frame.arrays)
+        if self._hold(rank):
+            return None
+        if "wait" in words:
+            return self._arrived(rank, words["wait"])
+        mail = self._mail[int(words["receive"]), rank, int(words["channel"])]
+        if not mail:
+            return None
+        message = mail.popleft()
+        if message.size != words["numel"]:
+            self._stop(
+                "mismatch",
+                rank,
+                f"rank {words['receive']} sends {message.size} elements, and rank {rank} has room"
+                f" for {words['numel']}",
+            )
+        return Frame(0, [message])
+
+    def _arrived(self, rank: int, number: int) -> Frame | None:
+        """The result of a collective that all have issued."""
+        there = self._collectives[number]
+        if len(there) < len(self._seats):
+            return None
+        answer = Frame(0, [_result(there, rank)])
+        self._waited[number].add(rank)
+        if len(self._waited[number]) == len(self._seats):
+            there.clear()  # it may be large
+        return answer
+
+    def _deadlock(self) -> None:
+        rank, frame = next(iter(self._standing.items()))
+        waits = "; ".join(
+            f"rank {r} waits for {self._waits_for(f.words)}" for r, f in self._standing.items()
+        )
+        gone = f"; done: rank {', '.join(map(str, self._done))}" if self._done else ""
+        self._stop("hung", rank, waits + gone)
+
+    def _waits_for(self, words: dict[str, Any]) -> str:
+        if "wait" in words:
+            return f"its collective {words['wait'] + 1}"
+        return f"a message from rank {words['receive']}"
+
+
+def _short(frame: Frame) -> str:
+    return f"{frame.words['op']} of {frame.arrays[0].size} elements ({frame.arrays[0].dtype})"
+
+
+def _result(there: dict[int, Frame], rank: int) -> np.ndarray:
+    """What a collective leaves with a rank; added up in the order of the ranks."""
+    words, parts = there[0].words, [there[r].arrays[0] for r in range(len(there))]
+    if words["op"] == "broadcast":
+        return parts[words["source"]]
+    if words["op"] == "all_gather":
+        return np.concatenate(parts)
+    if words["op"] == "reduce_scatter":
+        parts = [part.reshape(len(there), -1)[rank] for part in parts]
+    elif words["op"] != "all_reduce":
+        raise ValueError(words["op"])
+    add = np.maximum if words.get("reduction", "sum") == "max" else np.add
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = add(whole, part)
+    return whole

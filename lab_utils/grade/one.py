@@ -1,0 +1,95 @@
+"""One submission, graded: its record, plain data that goes to a file and from there to every page
+and table."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..i18n import set_language
+from .crew import HIDDEN, Crew
+from .judges import judges_of
+from .judges.judge import Judge, Mark, mark
+from .limits import Limits
+from .submission import Submission, Unreadable, read_submission
+
+WALL_S = 600.0  # of all calls together, in each of its rooms
+BY_KERNEL = {"disk_bytes": 1_000_000}  # nothing large is kept in files while memory is measured
+ROOMS = 8  # of one submission, at the most
+Record = dict[str, Any]
+
+
+def key_of(path: Path, *more: str) -> str:
+    """What a record depends on: the file, and `more`."""
+    digest = hashlib.sha256("\0".join(more).encode())
+    digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def grade_one(
+    path: Path, student: str, lab: str, seed: str, key: str, hidden: Path | None, place: int = 0
+) -> Record:
+    """The record of a submission. `place`: among those that are graded at the same time. Raises
+    RoomError, RuntimeError where the grader itself cannot work."""
+    began = time.monotonic()
+    record: Record = dict(
+        student=student, file=path.name, key=key, language="en", trouble=None, exercises=[]
+    )
+    judges = judges_of(lab, hidden)
+    try:
+        submission = read_submission(path)
+    except Unreadable as error:
+        record["trouble"] = list(error.words)
+        submission = Submission((), "en")
+    record["language"] = submission.language
+    set_language(submission.language)
+    advisory: dict[str, str] = {}
+    for judge in judges:
+        marks, missing, source = _marks(judge, submission, seed, place)
+        advisory |= missing
+        record["exercises"].append(_exercise(judge, marks, source))
+    record["advisory"] = [f"{name}: {reason}" for name, reason in sorted(advisory.items())]
+    record["seconds"] = round(time.monotonic() - began, 1)
+    return record
+
+
+def _marks(
+    judge: Judge, submission: Submission, seed: str, place: int
+) -> tuple[Sequence[Mark], dict[str, str], str]:
+    program = submission.program(judge.answer)
+    limits = Limits(wall_s=WALL_S, **({} if judge.advisory else BY_KERNEL))
+    hidden = () if judge.advisory else HIDDEN
+    with Crew(limits, hidden, number=place * ROOMS) as crew:
+        marks = mark(judge, program, crew, seed)
+    missing = dict(crew.missing)
+    if judge.advisory:
+        missing[judge.check] = judge.advisory
+    return marks, missing, program.source
+
+
+def _exercise(judge: Judge, marks: Sequence[Mark], source: str) -> Record:
+    return dict(
+        check=judge.check,
+        answer=judge.answer,
+        source=source,
+        advisory=judge.advisory,
+        criteria=[
+            dict(
+                name=one.criterion.name,
+                en=one.criterion.en,
+                zh=one.criterion.zh,
+                passed=one.failure is None,
+                failure=one.failure and one.failure._asdict(),
+            )
+            for one in marks
+        ],
+    )
+
+
+def points(record: Record) -> tuple[int, int]:
+    """(earned, possible): one for each criterion."""
+    every = [one["passed"] for exercise in record["exercises"] for one in exercise["criteria"]]
+    return sum(every), len(every)

@@ -1,0 +1,17 @@
+"""What a record says to a person, in either language."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..i18n import t
+
+
+def failure_words(failure: dict[str, Any], lang: str) -> str:
+    """A failure in one or two sentences."""
+    where = failure["case"] and t(f" ({failure['case']})", f"（{failure['case']}）", lang)
+    return t(
+        f"Expected: {failure['expected']} Got: {failure['came']}{where}",
+        f"预期：{failure['expected']} 实际：{failure['came']}{where}",
+        lang,
+    )
