@@ -29,7 +29,7 @@ ENVIRONMENT = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "OMP_NUM_THREADS": "1",
     # large tensors go back to the system when they are freed, so that memory is what is alive
-    "MALLOC_MMAP_THRESHOLD_": "65536",
+    "MALLOC_MMAP_THRESHOLD_": "16384",
     "MALLOC_ARENA_MAX": "1",
 }
 ENDED_BY = {

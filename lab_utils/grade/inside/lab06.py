@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 from typing import Any
 
@@ -23,10 +24,10 @@ def zero1(link: Link, answer: Any, words: dict, weights: list[Tensor]) -> Said:
     for x, y in _batches(link, words):
         model.zero_grad()
         model(x, y).backward()
-        link.ask({"gate": "backward over"})
+        _gate(link, "backward over")
         zero.step()
         model.zero_grad()
-        link.ask({"gate": "step over"}, _sample(model.parameters(), words))
+        _gate(link, "step over", _sample(model.parameters(), words))
     return {"done": 0}, []
 
 
@@ -42,10 +43,10 @@ def zero2(link: Link, answer: Any, words: dict, weights: list[Tensor]) -> Said:
         model(x, y).backward()
         if hook is not None:
             hook.remove()
-        link.ask({"gate": "backward over"})
+        _gate(link, "backward over")
         norm = zero.step(max_norm)
         told = [torch.as_tensor(float(norm), dtype=torch.float64).view(1)]
-        link.ask({"gate": "step over"}, [*told, *_sample(model.parameters(), words)])
+        _gate(link, "step over", [*told, *_sample(model.parameters(), words)])
     return {"done": 0}, []
 
 
@@ -60,17 +61,18 @@ def zero3(link: Link, answer: Any, words: dict, weights: list[Tensor]) -> Said:
     model.gate = lambda name: link.ask({"gate": "backward", "block": name})[0]
     zero = answer(list(model.blocks), axis)
     optimizer = make_optimizer(words["optimizer"])(zero.shards)
-    link.ask({"gate": "made"})
+    _gate(link, "made")
     for x, y in _batches(link, words):
         loss = model(x, y)
-        link.ask({"gate": "forward over"})
+        _gate(link, "forward over")
         loss.backward()
         del loss
-        link.ask({"gate": "backward over"})
+        _gate(link, "backward over")
         optimizer.step()
         optimizer.zero_grad()
-        link.ask({"gate": "step over"})
-    model(x, y)  # the weights after the last step
+        _gate(link, "step over")
+    link.ask({"gate": "last"})
+    model(x, y)  # shows the weights after the last step
     return {"done": 0}, []
 
 
@@ -79,15 +81,15 @@ def _model(link: Link, words: dict, weights: list[Tensor]) -> tuple[Chain, RoomA
     model = Chain(words["width"], words["inner"], words["gain"], words["dtype"])
     model.fill(weights)
     del weights[:]
-    link.ask({"gate": "model"})
+    _gate(link, "model")
     return model, RoomAxis(link, words["rank"], words["ranks"])
 
 
 def _touch(words: dict) -> None:
-    """Train something small, so that the pages of torch's own files have come before memory is
-    looked at."""
-    model = Chain(4, [4], False, words["dtype"])
-    x = torch.ones(2, 4, dtype=model.blocks[0].scale.dtype)
+    """Train a block of the same size, so that what torch takes for its first step of this kind is
+    there before memory is looked at: pages of its files, its products' buffers."""
+    model = Chain(words["width"], words["inner"][:1], False, words["dtype"])
+    x = torch.ones(2, words["width"], dtype=model.blocks[0].scale.dtype)
     optimizer = make_optimizer(words["optimizer"])(list(model.parameters()))
     for _ in range(2):
         model(x, x).backward()
@@ -96,7 +98,13 @@ def _touch(words: dict) -> None:
 
 def _batches(link: Link, words: dict) -> Iterator[list[Tensor]]:
     for _ in range(words["steps"]):
-        yield link.ask({"gate": "batch"})[1]
+        yield _gate(link, "batch")
+
+
+def _gate(link: Link, name: str, tensors: Iterable[Tensor] = ()) -> list[Tensor]:
+    """Stand at a gate where memory is looked at; what only waits to be collected is not held."""
+    gc.collect()
+    return link.ask({"gate": name}, list(tensors))[1]
 
 
 def _sample(parameters: Any, words: dict) -> list[Tensor]:

@@ -13,7 +13,7 @@ from .judge import Criterion
 from .training import Run
 
 STEP = 1  # the second: by then everything has been made that will be
-NOISE = 0.15  # of the weights: what Python takes and gives back between two gates
+NOISE = 0.2  # of the weights: what Python takes and gives back between two gates
 _STATES = Criterion(
     "states",
     "a rank holds 1/N of the optimizer's states, and never more",
@@ -84,25 +84,32 @@ def _gradients(run: Run, rank: int) -> Iterator[Look]:
 
 
 def _shards(run: Run, rank: int) -> Iterator[Look]:
-    begin, made = (run.memory_at(rank, name) for name in ("model", "made"))
-    # the model was whole at first
-    held = made.now - begin.now + run.case.nbytes
-    yield Look(("when it is made", "刚创建时"), held, 1 / run.case.ranks)
+    share = 1 / run.case.ranks
+    yield Look(("when it is made", "刚创建时"), _beside(run, rank, "made", -1), share)
+    between = ("between two steps", "两步之间")  # with the momentum of the shard
+    yield Look(between, _beside(run, rank, "batch", STEP), 2 * share)
 
 
 def _forward(run: Run, rank: int) -> Iterator[Look]:
-    begin, end = (run.memory_at(rank, name, STEP) for name in ("batch", "forward over"))
-    block = 1 / len(run.case.inner)
-    yield Look(("after the forward pass", "前向传播之后"), end.now - begin.now, 1.5 * block)
-    yield Look(("in the forward pass", "前向传播中"), end.most - begin.now, 3 * block)
+    share, block = 2 / run.case.ranks, 1 / len(run.case.inner)
+    end, after = "forward over", ("after the forward pass", "前向传播之后")
+    yield Look(after, _beside(run, rank, end, STEP), share + 1.5 * block)
+    most = _beside(run, rank, end, STEP, at_most=True)
+    yield Look(("in the forward pass", "前向传播中"), most, share + 4 * block)
 
 
 def _backward(run: Run, rank: int) -> Iterator[Look]:
-    begin, end = (run.memory_at(rank, name, STEP) for name in ("batch", "backward over"))
-    share, block = 1 / run.case.ranks, 1 / len(run.case.inner)
-    after, during = ("after the backward pass", "反向传播之后"), ("in it", "反向传播中")
-    yield Look(after, end.now - begin.now, share + 1.5 * block)
-    yield Look(during, end.most - begin.now, share + 5 * block)
+    share, block = 3 / run.case.ranks, 1 / len(run.case.inner)
+    end, after = "backward over", ("after the backward pass", "反向传播之后")
+    yield Look(after, _beside(run, rank, end, STEP), share + 1.5 * block)
+    most = _beside(run, rank, end, STEP, at_most=True)
+    yield Look(("in the backward pass", "反向传播中"), most, share + 7 * block)
+
+
+def _beside(run: Run, rank: int, gate: str, step: int, at_most: bool = False) -> int:
+    """Bytes at a gate beyond those of a process without a model."""
+    begin, there = run.memory_at(rank, "model").now, run.memory_at(rank, gate, step)
+    return (there.most if at_most else there.now) - begin + run.case.nbytes
 
 
 def _too_much(run: Run, look: Look) -> Failure:
@@ -110,9 +117,9 @@ def _too_much(run: Run, look: Look) -> Failure:
     return Failure(
         "memory",
         t(
-            f"{look.when[0]}, a rank holds at most {look.limit:.2f} times the {nbytes:,} bytes of"
-            " the weights beyond what there was before.",
-            f"{look.when[1]}，一个 rank 多占的内存不超过权重 {nbytes:,} 字节的"
+            f"{look.when[0]}, what a rank holds for it is at most {look.limit:.2f} times the"
+            f" {nbytes:,} bytes of the whole model's weights.",
+            f"{look.when[1]}，一个 rank 为此占用的内存不超过整个模型权重（{nbytes:,} 字节）的"
             f" {look.limit:.2f} 倍。",
         ),
         t(f"{look.held / nbytes:.2f} times.", f"实际是 {look.held / nbytes:.2f} 倍。"),

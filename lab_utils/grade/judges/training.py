@@ -22,6 +22,7 @@ from ..tree import begin_peak, own_bytes, peak_own_bytes
 BATCH = 2
 SAMPLE = 1 << 30
 LARGE_SAMPLE = 16  # elements of each parameter of a large model
+BEGINS = "batch", "last"  # of a step, and of what comes after the last
 COUNTED = "model", "made", "batch", "forward over", "backward over", "step over"
 
 
@@ -135,7 +136,7 @@ class Run:
     def gate(self, rank: int, words: dict[str, Any], arrays: list[np.ndarray]) -> Frame:
         """Let a rank on."""
         name = words["gate"]
-        if name == "batch":
+        if name in BEGINS:
             self._step[rank] += 1
         step = self._step[rank]
         if name == "backward":

@@ -17,13 +17,13 @@ from ..crew import Seat
 from ..hub import Hub, Passed, Trouble
 from . import held
 from .judge import Criterion, Judge, Outcomes
-from .training import LARGE_SAMPLE, Run, Training
+from .training import BEGINS, LARGE_SAMPLE, Run, Training
 
 WITHIN_S = 30.0
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}  # of the way that the weights moved
 CLIPPED = 1e-5  # clipping by norm + 1e-6, as torch does, is as good as by the norm
 CONTROL_BYTES = 128  # a step may also send a number or two: a norm, a flag
-LARGE = dict(width=128, inner=(192,) * 12, optimizer="momenta", large=True, steps=2)
+LARGE = dict(width=128, inner=(192,) * 12, large=True, steps=2)
 
 
 def draw(stage: int, random: Random) -> list[Training]:
@@ -44,7 +44,8 @@ def draw(stage: int, random: Random) -> list[Training]:
             make(n, 3 * n, (2 * n,) * 2, "norm", max_norm=random.choice([0.1, 0.3, 0.7])),
             make(m, 3 * m, (m,) * 2, "overflow", max_norm=1.0, overflow_at=random.randint(0, 2)),
         ]
-    return [*calls, make(4, criterion="memory", **LARGE)]
+    optimizer = "sgd" if stage == 3 else "momenta"
+    return [*calls, make(4, criterion="memory", optimizer=optimizer, **LARGE)]
 
 
 def _uneven(make: Callable[..., Training], n: int, random: Random, **kind: Any) -> Training:
@@ -199,7 +200,7 @@ def _wire(n: int, passed: Passed) -> float:
 
 def _of_step(hub: Hub, rank: int, step: int) -> list[Passed]:
     passed = hub.passed[rank]
-    begins = [n for n, p in enumerate(passed) if p.words.get("gate") == "batch"]
+    begins = [n for n, p in enumerate(passed) if p.words.get("gate") in BEGINS]
     return passed[begins[step] : (begins + [len(passed)])[step + 1]]
 
 
