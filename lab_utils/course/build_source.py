@@ -153,9 +153,17 @@ def is_question(cell: NotebookNode) -> bool:
 def questions_of(source: Source, cell: NotebookNode) -> list[Question]:
     """The questions of a cell. Raises SourceError."""
     try:
-        return parse(yaml.safe_load(cell.source))
+        entries = yaml.safe_load(cell.source)
+        questions = parse(entries)
     except (yaml.YAMLError, QuestionError) as error:
         raise SourceError(f"{source.where(cell)}: {error}.") from error
+    options = [option for entry in entries for option in (entry.get("options") or {}).values()]
+    if lost := sorted({str(key) for option in options for key in option} - {*LANGUAGES}):
+        raise SourceError(
+            f"{source.where(cell)}: after a comma {', '.join(lost)} is no word of an option any"
+            " more; put its words into quotation marks."
+        )
+    return questions
 
 
 def code_for(source: Source, cell: NotebookNode, lang: str, lab: bool) -> str:

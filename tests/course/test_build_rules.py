@@ -27,6 +27,9 @@ ASK = (
     "```{code-cell}\n:tags: [question, asks:aim]\n- {id: 05-q, en: How many, zh: 多少, unit:"
     " {en: MB, zh: MB}}\n```\n"
 )
+ASK_CUT = AIM + ASK.replace(
+    "unit: {en: MB, zh: MB}", "options: {a: {en: one, a third, zh: 一}, b: {en: two, zh: 二}}"
+)
 SHOW = "```{code-cell}\n:tags: [shows:aim]\nprint(1)\n```\n"
 
 
@@ -106,6 +109,10 @@ def test_what_keeps_the_rules_passes(tmp_path, capsys, text):
         (
             HEAD + "```{code-cell}\n# BEGIN SOLUTION\nx = 1\n```\n",
             "every # BEGIN SOLUTION needs its # END SOLUTION",
+        ),
+        (
+            ASK_CUT,
+            "after a comma a third is no word of an option any more; put its words into quotation",
         ),
         (AIM + ASK, "objective aim has no claim or check"),
         (AIM + SHOW, "objective aim has no question"),

@@ -13,6 +13,7 @@ from torch import nn
 
 from lab_utils import TrainConfig
 from lab_utils.data.loader import Loader
+from lab_utils.engines.optimizer import decay, make_optimizer
 from lab_utils.launch import launch
 from lab_utils.layout.optimizer_runs import decays, is_hidden_matrix
 from lab_utils.model import GPT
@@ -52,6 +53,22 @@ def test_adafactor_is_torchs():
     shapes = (*MATRICES, VECTOR)
     theirs = ten_steps(partial(torch.optim.Adafactor, lr=1e-2), shapes)
     assert apart(ten_steps(partial(Adafactor, lr=1e-2), shapes), theirs) <= 1e-6
+
+
+def test_adafactor_takes_its_size_after_the_decay():
+    """torch measures the weights before it decays them, the engines after: the step is the same but
+    for the factor of the decay. (The paper has no weight decay.)"""
+    config = TrainConfig.of("tiny", optimizer="adafactor", lr=1e-2, weight_decay=2.0)
+    draw = torch.Generator().manual_seed(0)
+    before, gradient = (torch.randn(64, 96, generator=draw, dtype=torch.float64) for _ in "wg")
+    ours, theirs = (nn.Parameter(before.clone()) for _ in "ot")
+    ours.grad, theirs.grad = gradient.clone(), gradient.clone()
+    decay([ours.detach()], [ours.grad], config, config.lr)
+    make_optimizer([ours], config).step()
+    torch.optim.Adafactor([theirs], lr=config.lr, weight_decay=config.weight_decay).step()
+    kept = 1 - config.lr * config.weight_decay
+    steps = [(weight.detach() - kept * before) for weight in (ours, theirs)]
+    assert apart([steps[0]], [kept * steps[1]]) <= 1e-6 < 1e-2 < apart([steps[0]], [steps[1]])
 
 
 def test_muon_is_torchs():

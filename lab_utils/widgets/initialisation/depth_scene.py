@@ -27,8 +27,8 @@ def scene(state: State, lang: str) -> Scene:
     items = [*_frame(len(stream), lang)]
     items += _curve("stream", stream, stream[0], "blue4")
     items += _curve("gradient", gradient, gradient[-1], "fire")
-    words = t("stream ", "残差流 ", lang) + _times(stream, lang)
-    back = t("gradient ", "梯度 ", lang) + _times(gradient, lang)
+    words = t("stream ", "残差流", lang) + _times(stream, lang)
+    back = t("gradient ", "梯度", lang) + _times(gradient, lang)
     items += [
         circle("stream-key", 8, 14, 6, "blue4"),
         text("stream-words", 22, 19, words, bold=True),
@@ -45,7 +45,7 @@ def _times(values: Sequence[float | None], lang: str) -> str:
     if math.isinf(many):
         return t("leaves the range of numbers", "超出数值范围", lang)
     shown = f"{many:.2g}" if many < 1e3 else f"{many:.0e}"
-    return t(f"varies by a factor of {shown}", f"最大是最小的 {shown} 倍", lang)
+    return t(f"varies by a factor of {shown}", f"的最大值是最小值的 {shown} 倍", lang)
 
 
 def _y(power: float) -> float:

@@ -80,7 +80,7 @@ def _steps(controls: Sequence[Control]) -> tuple[Step, ...]:
             task=(
                 "32 blocks drawn by He: neither the stream nor its gradient may vary by more than a"
                 " factor of 20.",
-                "用 He 初始化 32 块：残差流和梯度的变化都不超过 20 倍。",
+                "用 He 初始化 32 块：残差流和梯度，最大值都不超过最小值的 20 倍。",
             ),
             needs=(given(controls, depth=32, init="he"), _within(20)),
             why=(
@@ -93,7 +93,7 @@ def _steps(controls: Sequence[Control]) -> tuple[Step, ...]:
         Step(
             task=(
                 "The same depth at width 256 and pre-norm, within a factor of 4.",
-                "同样的深度，宽度 256，pre-norm：变化不超过 4 倍。",
+                "同样的深度，宽度 256，pre-norm：都不超过 4 倍。",
             ),
             needs=(given(controls, depth=32, width=256, norm="pre"), _within(4)),
             why=(
@@ -130,7 +130,7 @@ def _within(limit: float) -> Need:
             if many > limit:
                 return t(
                     f"the {words[0]} varies by a factor of {many:.3g}, {limit:g} at most.",
-                    f"{words[1]}变化了 {many:.3g} 倍，上限是 {limit:g} 倍。",
+                    f"{words[1]}的最大值是最小值的 {many:.3g} 倍，上限是 {limit:g} 倍。",
                     lang,
                 )
         return None

@@ -90,8 +90,8 @@ def _verdict(x: float, found: Rounded, lang: str) -> str:
     shown = f"{found.value:.8g}"
     words = {
         "exact": t("exact", "精确", lang),
-        "rounded": t(f"off by {off:.2g}", f"相对误差 {off:.2g}", lang),
-        "subnormal": t(f"subnormal: off by {off:.2g}", f"次正规：相对误差 {off:.2g}", lang),
+        "rounded": t(f"relative error {off:.2g}", f"相对误差 {off:.2g}", lang),
+        "subnormal": t(f"subnormal: relative error {off:.2g}", f"次正规：相对误差 {off:.2g}", lang),
         "underflow": t("underflow: nothing is left", "下溢：什么都没剩下", lang),
         "overflow": t("overflow", "上溢", lang),
         "saturated": t("saturated: the largest there is", "饱和：取最大值", lang),

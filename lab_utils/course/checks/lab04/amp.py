@@ -19,9 +19,10 @@ from ..transfers import Transfers
 from ..verdict import Failure
 from ..waited_axis import Sent, judge_sent, see, waited_axis
 from ..wrong import Look, look, worst
+from .hurried import Scaler
 from .short import WIDTH, WORDS, ShortModel
 
-TOLERANCE, STEPS, RATE, SCALE, NO_CLIP = 1e-10, 3, 0.5, 2.0**36, 1e30
+TOLERANCE, STEPS, RATE, SCALE, NO_CLIP = 1e-10, 3, 0.5, 2.0**35, 1e30
 Micro = tuple[Tensor, Tensor]
 
 
@@ -68,30 +69,12 @@ class Case:
         return found
 
 
-class Scaler:
-    """A right one, as in exercise 1; halves at once."""
-
-    def __init__(self, axis: Any, scale: float) -> None:
-        self.axis, self.scale, self.updates = axis, scale, []
-
-    def overflowed(self, gradients: Sequence[Tensor]) -> bool:
-        """Whether any gradient of any rank is not finite: the same on all ranks."""
-        flag = torch.tensor(float(not all(g.isfinite().all() for g in gradients)))
-        if self.axis is not None:
-            self.axis.all_reduce(flag, purpose="control", reduction="max").wait()
-        return bool(flag)
-
-    def update(self, overflow: bool) -> None:
-        """The step is over."""
-        self.updates.append(overflow)
-        self.scale = max(self.scale / 2, 1.0) if overflow else self.scale
-
-
 @dataclass
 class Step:
-    """One step of one rank."""
+    """One step of one rank. `moved`: how its weights changed, held against how they had to."""
 
-    weights: Look
+    moved: Look
+    late: bool
     returned: Any
     rate: float
     right_rate: float
@@ -114,19 +97,28 @@ def run(answer: Any, cases: Sequence[Case], patience: float) -> None:
         here, alone, facts = _parts(case, axis), _parts(case, None), []
         for step in range(STEPS):
             axis.begin()
+            here[3].begin()
+            before = [_flat(parts[0]) for parts in (here, alone)]
             with Transfers() as transfers:
                 returned = answer(*here, case.batch(step, axis.rank), case.clip, axis)
             sent = see(axis, transfers)
             every = [m for rank in range(case.ranks) for m in case.batch(step, rank)]
             _right_step(*alone, every, case.clip)
-            looked = look(_flat(here[0]), _flat(alone[0]), TOLERANCE)
+            looked = _moved(*(_flat(parts[0]) for parts in (here, alone)), *before)
             rates = [parts[2].get_last_lr()[0] for parts in (here, alone)]
-            facts.append(Step(looked, returned, *rates, list(here[3].updates), sent))
+            facts.append(Step(looked, here[3].late, returned, *rates, list(here[3].updates), sent))
         saw(number, facts)
 
 
 def _flat(model: ShortModel) -> Tensor:
     return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def _moved(here: Tensor, alone: Tensor, before: Tensor, alone_before: Tensor) -> Look:
+    if torch.equal(alone, alone_before):  # nothing may move: a factor would say nothing
+        return look(here, alone, TOLERANCE)
+    nowhere = torch.zeros_like(here)
+    return look(here - before, alone - alone_before, TOLERANCE, before=nowhere)
 
 
 def _right_step(
@@ -156,7 +148,7 @@ def judge(case: Case, facts: list[list[Step]], _: int = 0) -> Failure | None:
 
 
 def _weights(case: Case, number: int, steps: list[Step]) -> Failure | None:
-    rank, wrong = worst(step.weights for step in steps)
+    rank, wrong = worst(step.moved for step in steps)
     if wrong.kind == "right":
         return None
     after = number == case.overflow
@@ -164,6 +156,8 @@ def _weights(case: Case, number: int, steps: list[Step]) -> Failure | None:
     rule = (
         "step.skip"
         if after
+        else "step.order"
+        if steps[rank].late
         else "step.cleared"
         if later and case.overflow is not None
         else "step.clip"
@@ -181,17 +175,24 @@ def _weights(case: Case, number: int, steps: list[Step]) -> Failure | None:
         )
         if after
         else t(
-            "weights are one process's, which had all micro-batches.",
-            "权重与拿到全部微批次的单进程一致。",
+            "weights change as one process's do, which has all micro-batches.",
+            "权重的变化与拿到全部微批次的单进程一致。",
         )
     )
     return Failure(
         rule,
         expected,
         t(
-            f"after step {number} rank {rank}'s weights are {wrong.words(case.ranks)}.",
-            f"第 {number} 步之后 rank {rank} 的权重：{wrong.words(case.ranks)}。",
+            f"step {number}, rank {rank}: {'weights' if after else 'changes'} are"
+            f" {_words(wrong, case)}.",
+            f"第 {number} 步，rank {rank}：权重{'' if after else '的变化'}{_words(wrong, case)}。",
         ),
+    )
+
+
+def _words(wrong: Look, case: Case) -> str:
+    return (
+        t("0: nothing moved", "为 0，没有移动") if wrong.kind == "old" else wrong.words(case.ranks)
     )
 
 
@@ -284,7 +285,7 @@ EXERCISE = Exercise(
             "权重的偏差",
             lambda _, told: (
                 "≤ 1e-10"
-                if all(s.weights.off <= TOLERANCE for rank in told[0] for s in rank)
+                if all(s.moved.off <= TOLERANCE for rank in told[0] for s in rank)
                 else "?"
             ),
         ),

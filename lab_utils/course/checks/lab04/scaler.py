@@ -84,12 +84,14 @@ def expected(case: Case) -> list[tuple[str, float]]:
 
 
 def judge(case: Case, facts: list[list[Step]], _: int = 0) -> Failure | None:
-    """Transfers; what was found, step by step; then the scale."""
+    """Transfers; what was found in every step (who asks nobody sends nothing, and that is not what
+    is wrong); then step by step what it took, and the scale."""
     failure = judge_sent([step.sent for rank in facts for step in rank])
-    for number, (bad, (kind, scale)) in enumerate(zip(case.steps, expected(case), strict=True)):
-        steps = [rank[number] for rank in facts]
-        failure = failure or _found(number, bad, steps) or _messages(steps)
-        failure = failure or _scale(number, kind, scale, steps)
+    by_step = [[rank[number] for rank in facts] for number in range(len(case.steps))]
+    for number, (bad, steps) in enumerate(zip(case.steps, by_step, strict=True)):
+        failure = failure or _found(number, bad, steps)
+    for number, ((kind, scale), steps) in enumerate(zip(expected(case), by_step, strict=True)):
+        failure = failure or _messages(steps) or _scale(number, kind, scale, steps)
     return failure
 
 

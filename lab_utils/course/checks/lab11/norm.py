@@ -21,6 +21,7 @@ from ..verdict import Failure
 from .clipping import _number
 
 SMALL = 64  # bytes that a few sums take
+CLOSE = 1e-5  # as a share: who sums in fp32 is right, too; what is wrong here is wrong by far more
 
 
 class Case(NamedTuple):
@@ -75,7 +76,7 @@ def judge(case: Case, facts: list[Facts], _: int = 0) -> Failure | None:
     want = sqrt(sum(own) + alike)
     expected = t(f"{want:.4f} on every rank.", f"每个 rank 都得到 {want:.4f}。")
     for rank, found in enumerate(facts):
-        if not isclose(found.norm, want, rel_tol=1e-9):
+        if not isclose(found.norm, want, rel_tol=CLOSE):
             came = t(f"rank {rank} has {found.norm:.4f}.", f"rank {rank} 得到 {found.norm:.4f}。")
             return Failure(_kind(case, facts), expected, came)
     for rank, found in enumerate(facts):
@@ -92,11 +93,13 @@ def judge(case: Case, facts: list[Facts], _: int = 0) -> Failure | None:
 def _kind(case: Case, facts: list[Facts]) -> str:
     """Which mistake the numbers come from."""
     own, alike = squares(case)
-    if all(isclose(f.norm, sqrt(o + alike), rel_tol=1e-9) for f, o in zip(facts, own, strict=True)):
+    if all(
+        isclose(f.norm, sqrt(o + alike), rel_tol=CLOSE) for f, o in zip(facts, own, strict=True)
+    ):
         return "norm.own"
-    if isclose(facts[0].norm, sqrt(sum(own) + case.ranks * alike), rel_tol=1e-9):
+    if isclose(facts[0].norm, sqrt(sum(own) + case.ranks * alike), rel_tol=CLOSE):
         return "norm.twice"
-    if any(isclose(facts[0].norm, v, rel_tol=1e-9) for v in _sums(own, alike)):
+    if any(isclose(facts[0].norm, v, rel_tol=CLOSE) for v in _sums(own, alike)):
         return "norm.root"
     return "norm.value"
 
