@@ -36,6 +36,7 @@ def run(answer: Callable[..., Any], cases: Sequence[Case], patience: float) -> N
             saw(STEPS * number + step, found)
             if judge(case, [found], step):
                 return
+            begin_case(number, patience)  # each step has its time
 
 
 def _train(answer: Callable[..., Any], case: Case) -> Any:
@@ -126,11 +127,13 @@ def _named(case: Case, came: Mapping[str, Tensor], wrong: list[str], step: int) 
 
 
 def _first_of_each_shape_are_right(case: Case, wrong: Sequence[str]) -> bool:
+    """In the order of the groups."""
+    first = weights(case)[0]
     seen = set()
-    for name, p in weights(case)[0].items():
-        if p.shape not in seen and name in wrong:
+    for name in sorted(first, key=lambda name: not decays(case, name)):
+        if first[name].shape not in seen and name in wrong:
             return False
-        seen.add(p.shape)
+        seen.add(first[name].shape)
     return True
 
 

@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from types import FrameType
 from typing import Any
 
@@ -50,7 +51,13 @@ class ByHand(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def _look(self, frame: FrameType, event: str, _: Any) -> None:
-        path = frame.f_code.co_filename.replace("\\", "/")
-        if event == "call" and any(room in path for room in ROOMS):
-            tail = next(path.partition(room) for room in ROOMS if room in path)
-            self._found = self._found or f"{tail[1][1:]}{tail[2]}"
+        if event == "call" and not self._found:
+            self._found = _place(frame.f_code.co_filename)
+
+
+@lru_cache(maxsize=4096)  # asked at every call
+def _place(filename: str) -> str:
+    """A file of an optimizer's, as one would import it; "" for any other."""
+    path = filename.replace("\\", "/")
+    rooms = [room for room in ROOMS if room in path]
+    return f"{rooms[0][1:]}{path.rpartition(rooms[0])[2]}" if rooms else ""

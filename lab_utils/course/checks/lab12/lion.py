@@ -129,6 +129,7 @@ def run(answer: Callable[..., Any], cases: Sequence[Case], patience: float) -> N
             saw(STEPS * number + step, found)
             if judge(case, [found], step):
                 return
+            begin_case(number, patience)  # each step has its time
 
 
 def _train(answer: Callable[..., Any], case: Case) -> Iterator[Facts]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from math import ceil
+from math import ceil, inf
 from random import Random
 from typing import Any
 
@@ -41,9 +41,11 @@ def _values(case: Case, facts: Sequence[Facts], step: int) -> Failure | None:
         f"after step {step + 1} every parameter is, on every rank, what one process computes.",
         f"第 {step + 1} 步之后，每个 rank 上的每个参数都与单进程一致。",
     )
+    moved = t("not zero, as it should be", "应当为零，却不是")
+    words = moved if off.off == inf and off.kind == "value" else off.words(case.ranks)
     came = t(
-        f"rank {rank}: the step of parameter {place}, {shape}, is {off.words(case.ranks)}.",
-        f"rank {rank} 上，第 {place} 个参数（{shape}）的更新：{off.words(case.ranks)}。",
+        f"rank {rank}: the step of parameter {place}, {shape}, is {words}.",
+        f"rank {rank} 上，第 {place} 个参数（{shape}）的更新：{words}。",
     )
     return Failure(_named(case, facts, step), expected, came)
 
@@ -58,7 +60,7 @@ def _named(case: Case, facts: Sequence[Facts], step: int) -> str:
         return "muon.nesterov"
     if all("rows" in f.explained for f in facts):
         return "muon.pieces"
-    if all(f.looks[i].kind == "scale" for f, i in each):
+    if all(f.looks[i].kind == "scale" and not f.old[i] for f, i in each):
         return "muon.scale"
     if case.criterion:
         return case.criterion
@@ -79,15 +81,15 @@ def _apart(facts: Sequence[Facts]) -> Failure | None:
 
 def owned(case: Case, found: Facts) -> dict[Shape, int]:
     """How many matrices with these sides (the smaller first) a rank orthogonalised, by the products
-    (k, l)(l, k) that only they need, whichever way round."""
+    (k, l)(l, k) that only they need, whichever way round. Of square ones, all of whose products
+    are alike, no two in a case are of one size."""
     counts = {}
     for i in case.matrices:
         k, large = sorted(case.shapes[i])
-        each = len(case.coefficients) * (3 if k == large else 1)
         products = found.count[k, large, k]
         if k != large:
-            products += found.count[large, k, large]
-        counts[k, large] = ceil(products / each)
+            products = ceil((products + found.count[large, k, large]) / len(case.coefficients))
+        counts[k, large] = products if k != large else min(products, 1)
     return counts
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from typing import Any
 
 import torch
@@ -187,6 +188,8 @@ def run_cases(judge: Judge, answer: Any, cases: Sequence[Case], patience: float)
     for number, case in enumerate(cases):
         begin_case(STEPS * number, patience, plain)
         for step, facts in enumerate(_train(answer, case, axis)):
+            # whoever is still in the answer's transfers is found here
+            begin_case(STEPS * number + step, patience, plain)
             saw(STEPS * number + step, facts)
             flag = torch.tensor(float(judge(case, [facts], step) is not None))
             plain.all_reduce(flag, purpose="control", reduction="max").wait()
@@ -220,8 +223,10 @@ def _train(answer: Any, case: Case, axis: OwnersAxis) -> Iterator[Facts]:
 
 def _moved(came: Tensor, then: Tensor, want: Tensor) -> Look:
     """How the way from `then` looks; who should stay must stay exactly."""
-    if torch.equal(then, want) and torch.equal(came, then):
-        return Look("right", 0.0)
+    if torch.equal(then, want):
+        finite = bool(came.isfinite().all())
+        kind = "right" if torch.equal(came, then) else "value" if finite else "not-finite"
+        return Look(kind, 0.0 if kind == "right" else inf)
     return look(came - then, want - then, TOLERANCE)
 
 
