@@ -2,8 +2,8 @@
 moment and makes nothing, and Muon whose matrices are shared out whole over the ranks.
 
 Weights are held against float64 computations of the checks' own, on models and matrices that the
-notebook never shows; what is kept, made, multiplied and sent is counted on live storages, dispatched
-products and transfers.
+notebook never shows; what is kept, made, multiplied and sent is counted on live storages, on
+products as they are dispatched, and on transfers.
 """
 
 from __future__ import annotations

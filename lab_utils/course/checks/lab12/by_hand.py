@@ -46,8 +46,9 @@ class ByHand(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        if "_fused_" in func.name():
-            self._found = func.name().partition("::")[2]
+        name = func.name().partition("::")[2]
+        if name.startswith(("_fused_ada", "_fused_sgd")):
+            self._found = name
         return func(*args, **(kwargs or {}))
 
     def _look(self, frame: FrameType, event: str, _: Any) -> None:

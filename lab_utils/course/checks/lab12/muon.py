@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from math import ceil, inf
-from random import Random
 from typing import Any
 
 from ....i18n import t
 from ..exercise import Column, Exercise
 from ..verdict import Failure
 from ..waited_axis import judge_sent
-from .muon_ranks import FIVE, QUINTIC, SETTLING, STEPS, Case, Facts, run_cases, weights
+from .muon_ranks import Facts, run_cases
+from .muon_rule import MIXED, SETTLED, STEPS, THICK_AND_THIN, Case, draw
 
 SPARE = 512  # bytes of numbers that a rank may keep or send beside
 UNFAIR = 4 / 3  # how far from the best split of the work; the largest first never is
@@ -189,47 +189,8 @@ def _wire(case: Case, facts: Sequence[Facts]) -> Failure | None:
             " together.",
             f"每个结果只向缺它的 rank 各发一次：所有 rank 合计 {most:,} 字节。",
         ),
-        t(
-            f"{sent:,} bytes; payload on rank 0: {ops}.",
-            f"{sent:,} 字节；rank 0 的数据量：{ops}。",
-        ),
+        t(f"{sent:,} bytes; payload on rank 0: {ops}.", f"{sent:,} 字节；rank 0 的数据量：{ops}。"),
     )
-
-
-MIXED = ((24, 10), (8, 20), (16,), (14, 14), (9, 26), (12, 18), (5, 30), (22, 11))
-# the same number of elements is not the same work
-THICK_AND_THIN = ((30, 30), (4, 400), (4, 401), (31, 31), (29, 29))
-
-
-def draw(random: Random) -> list[Case]:
-    """Per number of ranks, equal shapes first; then shapes that differ, a count that the ranks do
-    not divide, a matrix without gradients, work that elements do not tell."""
-
-    def drawn(ranks: int, shapes: Sequence[Any], criterion: Any = None, **more: Any) -> Case:
-        steps = random.choice((FIVE, (QUINTIC,) * 3 + (SETTLING,) * 2))
-        return Case(
-            ranks,
-            tuple(shapes),
-            criterion,
-            coefficients=steps,
-            lr=random.uniform(0.05, 0.2),
-            momentum=random.uniform(0.6, 0.9),
-            seed=random.randint(1, 10**5),
-            **more,
-        )
-
-    a, b = random.randint(6, 9), random.randint(10, 15)
-    mixed = random.sample(MIXED, len(MIXED))
-    thick = random.sample(THICK_AND_THIN, len(THICK_AND_THIN))
-    return [
-        drawn(4, [(a, b), (b,)] + [(a, b)] * 7),
-        drawn(4, mixed, "muon.shapes"),
-        drawn(4, [(a, b)] * random.randint(2, 3), "muon.uneven"),
-        drawn(4, [(a, b), (b + 5, a - 3), (b + 2, b + 2)], "muon.zero", still=1),
-        drawn(3, [(a, b)] * random.choice((7, 8)), "muon.uneven"),
-        drawn(3, mixed, "muon.shapes"),
-        drawn(3, thick),
-    ]
 
 
 def _most(words: Any) -> Any:
@@ -255,9 +216,7 @@ EXERCISE = Exercise(
         Column("momentum of all, bytes", "全部动量（字节）", lambda case, _: f"{case.bytes:,}"),
         Column("kept by a rank, at most", "一个 rank 最多保留", _most(lambda _, f: f.kept)),
         Column(
-            "sent by all",
-            "所有 rank 实发",
-            lambda _, told: f"{sum(f.wire for f in told[-1]):,}",
+            "sent by all", "所有 rank 实发", lambda _, told: f"{sum(f.wire for f in told[-1]):,}"
         ),
     ),
     visible=(
@@ -266,7 +225,7 @@ EXERCISE = Exercise(
         Case(4, ((10, 14),) * 2, "muon.uneven", seed=2),
         Case(4, ((20, 3), (6, 9), (13, 7)), "muon.zero", still=1, seed=3),
         Case(3, ((8, 12),) * 7, "muon.uneven", seed=4),
-        Case(3, THICK_AND_THIN, seed=5),
+        Case(3, THICK_AND_THIN, coefficients=SETTLED, seed=5),
     ),
     draw=draw,
     moments=STEPS,

@@ -1,5 +1,4 @@
-"""Exercise 3 on the ranks: matrices of many shapes, what each rank multiplies, keeps and sends, and
-Muon on one process."""
+"""Exercise 3 on the ranks: what each of them multiplies, keeps and sends."""
 
 from __future__ import annotations
 
@@ -7,7 +6,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import inf
 from typing import Any
 
@@ -15,99 +13,19 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ....i18n import t
 from ....measure.memory import storage_bytes
+from ....parallel.comm import Axis
+from ....parallel.pending import Pending
 from ..ranks import begin_case, saw
 from ..transfers import Transfers
 from ..waited_axis import Sent, WaitedAxis, see, waited_axis
 from ..watch import Watch, watch_threads
 from ..wrong import Look, look, worst
 from .by_hand import ByHand
+from .muon_rule import MISTAKES, STEPS, Case, weights
 
-STEPS = 3
 TOLERANCE = 1e-5  # of the way that a matrix moved; a norm + 1e-7 is as good as a norm
-QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan's
-SETTLING = (2.0, -1.5, 0.5)  # a fixed point at 1 with slope 0
-FIVE = (QUINTIC,) * 5
-MISTAKES = ("plain", "rows")
 ALLOWS = ("all_reduce", "broadcast", "all_gather", "all_to_all", "all_to_all_parts")
-Coefficients = tuple[tuple[float, float, float], ...]
-
-
-@dataclass(frozen=True)
-class Case:
-    """Parameters of these shapes on `ranks` ranks; those of one dim are not Muon's. `still`: the
-    matrix whose gradient is zero in every step. `criterion`: what the case is there to show."""
-
-    ranks: int
-    shapes: tuple[tuple[int, ...], ...]
-    criterion: str | None = None
-    still: int | None = None
-    coefficients: Coefficients = FIVE
-    lr: float = 0.1
-    momentum: float = 0.8
-    seed: int = 0
-
-    def __str__(self) -> str:
-        sizes = Counter("×".join(map(str, shape)) for shape in self.shapes)
-        words = t(", ", "、").join(f"{n} · {s}" if n > 1 else s for s, n in sizes.items())
-        return t(f"N = {self.ranks}, shapes {words}", f"N = {self.ranks}、形状 {words}")
-
-    @property
-    def matrices(self) -> list[int]:
-        """Which of the parameters are Muon's."""
-        return [i for i, shape in enumerate(self.shapes) if len(shape) == 2]
-
-    @property
-    def bytes(self) -> int:
-        """Of all matrices, in float64."""
-        return sum(8 * a * b for a, b in (self.shapes[i] for i in self.matrices))
-
-    def first(self) -> list[Tensor]:
-        """The weights before the first step, alike on all ranks."""
-        random = torch.Generator().manual_seed(self.seed)
-        return [torch.randn(s, generator=random, dtype=torch.float64) for s in self.shapes]
-
-    def gradients(self, step: int) -> list[Tensor]:
-        """The gradients of a step, averaged already and so alike on all ranks."""
-        random = torch.Generator().manual_seed(1000 * self.seed + step + 1)
-        found = [torch.randn(s, generator=random, dtype=torch.float64) for s in self.shapes]
-        if self.still is not None:
-            found[self.still].zero_()
-        return found
-
-    def work(self, shape: tuple[int, ...]) -> int:
-        """FLOPs of orthogonalising a matrix."""
-        k, large = sorted(shape)
-        return len(self.coefficients) * (4 * k * k * large + 2 * k**3)
-
-
-def orthogonalised(matrix: Tensor, coefficients: Coefficients) -> Tensor:
-    """By singular values, not by products: U p(p(… S …)) Vᵀ with each p(s) = a·s + b·s³ + c·s⁵."""
-    u, s, vt = torch.linalg.svd(matrix, full_matrices=False)
-    s = s / s.norm().clamp(min=1e-300)
-    for a, b, c in coefficients:
-        s = a * s + b * s**3 + c * s**5
-    return u @ torch.diag(s) @ vt
-
-
-@lru_cache(maxsize=64)
-def weights(case: Case, mistake: str) -> tuple[list[Tensor], ...]:
-    """All parameters before the first step and after each, by one process. `mistake`: "plain"
-    momentum that does not look ahead; or "rows", each of N pieces orthogonalised by itself."""
-    found, moments = [case.first()], [0.0 * w for w in case.first()]
-    for step in range(STEPS):
-        now = list(found[-1])
-        for i in case.matrices:
-            gradient, (rows, columns) = case.gradients(step)[i], case.shapes[i]
-            moments[i] = case.momentum * moments[i] + gradient
-            ahead = gradient + case.momentum * moments[i]
-            whole = moments[i] if mistake == "plain" else ahead
-            pieces = whole.chunk(case.ranks) if mistake == "rows" else [whole]
-            x = torch.cat([orthogonalised(piece, case.coefficients) for piece in pieces])
-            now[i] = now[i] - case.lr * max(1.0, rows / columns) ** 0.5 * x
-        found.append(now)
-    return tuple(found)
 
 
 class Products(TorchDispatchMode):
@@ -141,12 +59,14 @@ class Products(TorchDispatchMode):
 class OwnersAxis(WaitedAxis):
     """Collectives alone; parts of any size count as what really leaves for another rank."""
 
-    def __init__(self, axis: Any) -> None:
+    def __init__(self, axis: Axis) -> None:
         super().__init__(axis, ALLOWS)
         self.pass_on = self._forbidden
         issue = self.all_to_all_parts
 
-        def all_to_all_parts(outgoing: Tensor, leaving: Sequence[int], *rest: Any, **say: Any):
+        def all_to_all_parts(
+            outgoing: Tensor, leaving: Sequence[int], *rest: Any, **say: Any
+        ) -> Pending:
             leaving = list(leaving)
             pending = issue(outgoing, leaving, *rest, **say)
             elements = sum(leaving) - leaving[self.rank]
