@@ -123,6 +123,10 @@ def _named(case: Case, came: Mapping[str, Tensor], wrong: list[str], step: int) 
     for mistake, criterion in MISTAKES.items():
         if not _off(came, weights(case, mistake), step):
             return criterion
+    for mistake, criterion in MISTAKES.items():  # and wrong groups besides
+        as_meant, toggled = (_off(came, weights(case, mistake, to), step) for to in (False, True))
+        if not set(as_meant) & set(toggled):
+            return criterion
     return "adamw.shared" if _first_of_each_shape_are_right(case, wrong) else "adamw.value"
 
 
