@@ -23,6 +23,7 @@ class ByHand(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self._found = ""
+        self._before: Any = None  # somebody else's profile function
 
     def __enter__(self) -> ByHand:
         self._before = sys.getprofile()
