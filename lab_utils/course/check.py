@@ -54,6 +54,9 @@ HOMES = {
     "first_weights": Home("lab11", "first_weights"),
     "clip_gradients": Home("lab11", "clip_gradients"),
     "global_norm": Home("lab11", "global_norm"),
+    "adamw": Home("lab12", "AdamW"),
+    "lion": Home("lab12", "Lion"),
+    "sharded_muon": Home("lab12", "ShardedMuon"),
 }
 _WORDS = ("Failure", "Measured", "Result")
 __all__ = sorted([*HOMES, *_WORDS])

@@ -83,13 +83,14 @@ def closures() -> dict[str, set[str]]:
 
 
 LESSONS = {f"lesson {n}" for n in ("00", "01", "03", "04", "05", "06", "07", "08", "09", "11")}
-SOLUTIONS = {f"solution {n}" for n in ("01", "03", "04", "05", "06", "07", "08", "09", "11")}
+SOLUTIONS = {f"solution {n}" for n in ("01", "03", "04", "05", "06", "07", "08", "09", "11", "12")}
 WITHOUT_TRAINING = {
     "solution 01",
     "solution 03",
     "solution 04",
     "solution 07",
     "solution 11",
+    "solution 12",
 }  # they do not call `train`
 
 
@@ -108,7 +109,7 @@ WITHOUT_TRAINING = {
             "lab_utils/parallel/zero.py",
             LESSONS | {f"solution {n}" for n in ("01", "05", "06", "09")},
         ),
-        ("lab_utils/model.py", LESSONS | SOLUTIONS - {"solution 08", "solution 11"}),
+        ("lab_utils/model.py", LESSONS | SOLUTIONS - {"solution 08", "solution 11", "solution 12"}),
         ("lab_utils/course/build_outputs.py", LESSONS | SOLUTIONS),
         ("lab_utils/course/build*_r*.py", set()),
         ("lab_utils/doctor.py", set()),
