@@ -54,6 +54,10 @@ HOMES = {
     "first_weights": Home("lab11", "first_weights"),
     "clip_gradients": Home("lab11", "clip_gradients"),
     "global_norm": Home("lab11", "global_norm"),
+    "rate_factor": Home("lab13", "rate_factor"),
+    "scheduled_run": Home("lab13", "ScheduledRun"),
+    "find_rate": Home("lab13", "find_rate"),
+    "cool_branches": Home("lab13", "cool_branches"),
 }
 _WORDS = ("Failure", "Measured", "Result")
 __all__ = sorted([*HOMES, *_WORDS])
