@@ -83,13 +83,14 @@ def closures() -> dict[str, set[str]]:
 
 
 LESSONS = {f"lesson {n}" for n in ("00", "01", "03", "04", "05", "06", "07", "08", "09", "11")}
-SOLUTIONS = {f"solution {n}" for n in ("01", "03", "04", "05", "06", "07", "08", "09", "11")}
+SOLUTIONS = {f"solution {n}" for n in ("01", "03", "04", "05", "06", "07", "08", "09", "11", "13")}
 WITHOUT_TRAINING = {
     "solution 01",
     "solution 03",
     "solution 04",
     "solution 07",
     "solution 11",
+    "solution 13",
 }  # they do not call `train`
 
 

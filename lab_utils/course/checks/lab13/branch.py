@@ -113,8 +113,10 @@ def _planned(case: Case, made: list[Entry], trunk: Run) -> tuple[str, str, str] 
     for horizon, length in case.cooldowns:
         begin, mine = horizon - length, [e for e in made if e.horizon == horizon]
         if not mine:
+            # others have theirs: the trunk had gone past this branch
+            past = any(e.horizon in dict(case.cooldowns) for e in made)
             return (
-                "branch.schedule",
+                "branch.cooldown" if past else "branch.schedule",
                 t(
                     f"updates with schedule.horizon = {horizon}.",
                     f"有 schedule.horizon = {horizon} 的更新。",
