@@ -57,6 +57,10 @@ HOMES = {
     "adamw": Home("lab12", "AdamW"),
     "lion": Home("lab12", "Lion"),
     "sharded_muon": Home("lab12", "ShardedMuon"),
+    "rate_factor": Home("lab13", "rate_factor"),
+    "scheduled_run": Home("lab13", "ScheduledRun"),
+    "find_rate": Home("lab13", "find_rate"),
+    "cool_branches": Home("lab13", "cool_branches"),
 }
 _WORDS = ("Failure", "Measured", "Result")
 __all__ = sorted([*HOMES, *_WORDS])

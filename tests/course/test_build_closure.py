@@ -83,7 +83,9 @@ def closures() -> dict[str, set[str]]:
 
 
 LESSONS = {f"lesson {n}" for n in ("00", "01", "03", "04", "05", "06", "07", "08", "09", "11")}
-SOLUTIONS = {f"solution {n}" for n in ("01", "03", "04", "05", "06", "07", "08", "09", "11", "12")}
+SOLUTIONS = {
+    f"solution {n}" for n in ("01", "03", "04", "05", "06", "07", "08", "09", "11", "12", "13")
+}
 WITHOUT_TRAINING = {
     "solution 01",
     "solution 03",
@@ -91,6 +93,7 @@ WITHOUT_TRAINING = {
     "solution 07",
     "solution 11",
     "solution 12",
+    "solution 13",
 }  # they do not call `train`
 
 
