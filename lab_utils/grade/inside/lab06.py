@@ -102,8 +102,9 @@ def _batches(link: Link, words: dict) -> Iterator[list[Tensor]]:
 
 
 def _gate(link: Link, name: str, tensors: Iterable[Tensor] = ()) -> list[Tensor]:
-    """Stand at a gate where memory is looked at; what only waits to be collected is not held."""
-    gc.collect()
+    """Stand at a gate where memory may be looked at; what only waits to be collected is not
+    held."""
+    gc.collect()  # quick: the worker has frozen all that was there before
     return link.ask({"gate": name}, list(tensors))[1]
 
 

@@ -5,6 +5,7 @@ whatever the call has left in the room."""
 from __future__ import annotations
 
 import contextlib
+import gc
 import linecache
 import os
 import signal
@@ -49,6 +50,7 @@ ANSWER = "<answer>"
 def main() -> None:
     """Until the grader is through with us."""
     torch.set_num_threads(1)
+    gc.freeze()  # what is loaded now stays, and need not be looked through in each call
     line = socket.socket(fileno=int(os.environ.pop("LAB_LINE")))
     write_frame(line.fileno(), Frame({"done": "ready"}))
     line.setblocking(True)
