@@ -6,8 +6,7 @@ is JSON. Reads the standard library only, for nothing else may have been loaded 
         program  and forks the program, without any right. When the first process ends, the kernel
                  ends every other in the room, however it has hidden.
 
-The room's network is its loopback; where ROOM["wire"] names a descriptor, the grader puts a cable
-in before the first process goes on, and says the address there (wire.py).
+The room's network is its loopback.
 
 The room's files: `readable` paths at their own places, read-only; an empty directory over each
 `hidden` one; its own /tmp, /dev and /proc. What could not be had is written to ROOM["report"], a
@@ -123,15 +122,11 @@ def furnish(room: dict[str, Any]) -> None:
     os.chdir("/tmp")
 
 
-def link_up(name: str, address: str = "") -> None:
-    """An interface of this network namespace; the address counts for its /24 (netdevice(7))."""
-    set_flags, set_address, set_mask, up = 0x8914, 0x8916, 0x891C, 0x1 | 0x40
+def loopback_up() -> None:
+    """The only interface of this network namespace (netdevice(7))."""
+    set_flags, up = 0x8914, 0x1 | 0x40
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        for request, value in ((set_address, address), (set_mask, address and "255.255.255.0")):
-            if value:
-                words = struct.pack("16sHH4s8x", name.encode(), 2, 0, socket.inet_aton(value))
-                fcntl.ioctl(any_socket, request, words)
-        fcntl.ioctl(any_socket, set_flags, struct.pack("16sh14x", name.encode(), up))
+        fcntl.ioctl(any_socket, set_flags, struct.pack("16sh14x", b"lo", up))
 
 
 def give_up_rights(room: dict[str, Any]) -> None:
@@ -175,13 +170,11 @@ def first(room: dict[str, Any], missing: dict[str, str]) -> int:
     """Process 1 of the room."""
     die_with_parent()
     if "net" in room["spaces"] and "net" not in missing:
-        attempt(missing, "net", lambda: link_up("lo"))
+        attempt(missing, "net", loopback_up)
     if "mount" in room["spaces"] and "mount" not in missing:
         furnish(room)  # half a room would be worse than none: an error ends it here
     os.write(room["report"], json.dumps(missing).encode())
     os.close(room["report"])
-    if room["wire"] is not None:
-        link_up("eth0", os.read(room["wire"], 64).decode())
     program = os.fork()
     if program == 0:
         die_with_parent()

@@ -23,7 +23,6 @@ from types import TracebackType
 from .frames import Frame, read_frame, write_frame
 from .limits import Ended, Limits
 from .watch import Watch
-from .wire import Wire
 
 ENTER = Path(__file__).with_name("enter.py")
 THREADS = 512  # processes and threads of one user: where a fork without end stops by itself
@@ -44,7 +43,6 @@ class Room:
     readable:  paths that it may read, besides the system's and this Python's
     hidden:    directories below them that are empty for it
     number:    of this among the rooms that are open at the same time
-    wire:      where its cable goes (wire.py); None: it has its loopback alone
     as_root:   False: as without root's rights; None: as they are
     """
 
@@ -56,17 +54,15 @@ class Room:
         hidden: Sequence[Path] = (),
         environment: Mapping[str, str] | None = None,
         number: int = 0,
-        wire: Wire | None = None,
         as_root: bool | None = None,
     ) -> None:
         self.limits, self.missing, self.ended = limits, dict[str, str](), None
-        self._wire, self._root = wire, tempfile.mkdtemp(prefix="lab-room-")
+        self._root = tempfile.mkdtemp(prefix="lab-room-")
         as_root = os.getuid() == 0 if as_root is None else as_root
-        to_program, self._to = os.pipe()
-        self._from, from_program = os.pipe()
+        inbox, self.to_program = os.pipe()
+        self.from_program, outbox = os.pipe()
         self._report, report = os.pipe()
-        plug, self._plug = os.pipe()
-        theirs = (to_program, from_program, report, plug)
+        theirs = (inbox, outbox, report)
         room = dict(
             root=self._root,
             argv=list(argv),
@@ -77,12 +73,11 @@ class Room:
             disk_bytes=limits.disk_bytes,
             threads=THREADS,
             report=report,
-            wire=plug if wire else None,
             environment={
                 "PATH": "/usr/bin:/bin",
                 "HOME": "/tmp",
-                "LAB_IN": str(to_program),
-                "LAB_OUT": str(from_program),
+                "LAB_IN": str(inbox),
+                "LAB_OUT": str(outbox),
                 **(environment or {}),
             },
         )
@@ -106,8 +101,6 @@ class Room:
             words = self.close().printed.decode(errors="replace").strip()
             raise RoomError(words or "the room could not be made")
         self.missing = json.loads(said)
-        if self._wire:
-            os.write(self._plug, self._wire.plug_in(self._watch.process.pid).encode())
         return self
 
     def __exit__(
@@ -123,10 +116,15 @@ class Room:
         EOFError when the program has ended or was ended, FrameError for what is no frame."""
         until = time.monotonic() + within_s
         try:
-            write_frame(self._to, frame, until)
-            return read_frame(self._from, until)
+            write_frame(self.to_program, frame, until)
+            return read_frame(self.from_program, until)
         except BrokenPipeError:
             raise EOFError("the program has ended") from None
+
+    @property
+    def pid(self) -> int:
+        """The process under which all others of the room are."""
+        return self._watch.process.pid
 
     def wait(self) -> Ended:
         """Until the program ends by itself, or a limit ends it."""
@@ -138,7 +136,7 @@ class Room:
         if self.ended is None:
             self.ended = self._watch.end("closed")
             self.ended.missing = self.missing
-            for descriptor in (self._to, self._from, self._plug):
+            for descriptor in (self.to_program, self.from_program):
                 os.close(descriptor)
             shutil.rmtree(self._root, ignore_errors=True)
         return self.ended

@@ -19,7 +19,6 @@ from lab_utils.grade.frames import Frame, FrameError, read_frame
 from lab_utils.grade.limits import Ended, Limits
 from lab_utils.grade.sandbox import Room, RoomError
 from lab_utils.grade.tree import usage
-from lab_utils.grade.wire import Switch, WireError, address_of
 
 
 def missing_here() -> str:
@@ -235,61 +234,6 @@ def test_no_answer_and_no_program():
         room.ask(Frame("anybody there?"), 0.3)
     with Room([*PYTHON, "pass"], Limits()) as room, pytest.raises(EOFError):
         room.ask(Frame("anybody there?"), 20)
-
-
-TALK = """
-import os, socket, time
-rank, there = int(os.environ["RANK"]), os.environ["THERE"]
-if rank == 0:
-    with socket.create_server(("", 5000)) as server:
-        talk = server.accept()[0]
-        while talk.recv(65536):
-            pass
-else:
-    while True:
-        try:
-            talk = socket.create_connection((there, 5000), 1)
-            break
-        except OSError:
-            time.sleep(0.05)
-    talk.sendall(bytes(3_000_000))
-    talk.close()
-os.write(int(os.environ["LAB_OUT"]), b"done")
-time.sleep(100)
-"""
-
-
-@pytest.mark.skipif(not ROOT, reason="cables between namespaces need root")
-def test_a_cable_counts_what_passes():
-    with Switch() as switch:
-        rooms = [
-            Room(
-                [*PYTHON, TALK],
-                Limits(),
-                environment=dict(RANK=str(rank), THERE=address_of(0)),
-                number=rank,
-                wire=switch.wire(rank),
-            )
-            for rank in range(2)
-        ]
-        try:
-            for room in rooms:
-                room.__enter__()
-            for room in rooms:
-                assert os.read(room._from, 4) == b"done"
-            to, of = switch.passed(0), switch.passed(1)
-        finally:
-            for room in rooms:
-                room.close()
-    assert 3_000_000 < of.sent < 3_060_000
-    assert of.sent * 0.99 < to.received < of.sent * 1.01
-    assert of.received < 60_000
-
-
-@pytest.mark.skipif(ROOT, reason="root may")
-def test_without_the_right_there_is_a_sentence():
-    with pytest.raises(WireError, match="root"), Switch():
-        pass
 
 
 def test_a_tree_is_looked_at_whole():
