@@ -17,7 +17,7 @@ from ...config import TrainConfig
 from ...data.loader import MicroBatch
 from ...engines.ours import engine_here
 
-HELD_OUT = 256  # sequences
+HELD_OUT = 128  # sequences
 _FAR = 40_000  # the first of them, far behind what any run here reads
 
 Rate = Callable[[int], float]  # of an update, by its number from 0
