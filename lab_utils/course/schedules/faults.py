@@ -61,8 +61,9 @@ def rates(
 def faulty(steps: int, warmup: int) -> dict[str, list[float]]:
     """Each fault by name: its rates in a run of `steps` updates. "right" is the usual schedule,
     called as it should be."""
-    usual, per_micro_batch = warmup_linear(warmup, steps), dict(
-        micro_batches=MICRO_BATCHES, each_micro_batch=True
+    usual, per_micro_batch = (
+        warmup_linear(warmup, steps),
+        dict(micro_batches=MICRO_BATCHES, each_micro_batch=True),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

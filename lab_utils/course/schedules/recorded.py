@@ -23,13 +23,13 @@ from ...widgets.schedules.grid import SHAPE
 FILE = Path(__file__).with_name("recorded.json")
 SEEDS = (0, 1, 2)
 BASE = dict(preset="tiny", **SHAPE)
-HORIZONS = (300, 600, 1200)
+HORIZONS = (240, 480, 960)
 HORIZON_RATES = (0.001, 0.002, 0.004, 0.008)
 FAULTS = ("right", "micro", "micro_cosine", "one_rank")
 FAULTY = dict(lr=0.003, steps=480, warmup=20)
-SEQUENCES, BATCHES = 1920, (2, 8, 32)
-BATCH_RATES = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032)
-NOISE_AT, NOISE_FEW, NOISE_TIMES = (0, 30, 120, 480, 960), 2, 128
+SEQUENCES, BATCHES = 1280, (2, 8, 32)
+BATCH_RATES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032)
+NOISE_AT, NOISE_FEW, NOISE_TIMES = (0, 30, 120, 480), 2, 128
 Case = dict[str, Any]
 
 
