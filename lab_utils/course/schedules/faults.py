@@ -17,7 +17,7 @@ MICRO_BATCHES = RANKS = 4
 
 def warmup_linear(warmup: int, total: int) -> Make:
     """The schedule that nearly every training script has: `get_scheduler("linear", …)` of
-    transformers, and the LambdaLR of many articles. Its first rate is 0."""
+    transformers, and the LambdaLR of many articles. `done` counts its calls of `step`."""
 
     def share(done: int) -> float:
         if done < warmup:
