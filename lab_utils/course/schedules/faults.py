@@ -1,5 +1,5 @@
-"""torch's schedulers in a training loop that calls them rightly or wrongly: the rate with which each
-update really moves the weights."""
+"""torch's schedulers in a training loop that calls them rightly or wrongly: the rate with which
+each update really moves the weights."""
 
 from __future__ import annotations
 

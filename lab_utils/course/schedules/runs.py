@@ -32,8 +32,8 @@ class Checkpoint(NamedTuple):
 
 
 class Run:
-    """One training run. `losses[i]` is the mean loss (nats a token) of the batch of update i, before
-    that update."""
+    """One training run. `losses[i]` is the mean loss (nats a token) of the batch of update i,
+    before that update."""
 
     def __init__(self, config: TrainConfig) -> None:
         self.config = config

@@ -1,8 +1,10 @@
-"""Trains every schedule of the tool anew and writes its recorded.json, in a few minutes on one core:
+"""Trains every schedule of the tool anew and writes its recorded.json, on one core in about ten
+minutes, or thirty where others compute beside it:
 
 python -m lab_utils.course.schedules.tool_recorded
 
-A constant run is also the trunk from which WSD's branches leave, so they cost their cool-down alone.
+A constant run is also the trunk from which WSD's branches leave, so they cost their cool-down
+alone.
 """
 
 from __future__ import annotations

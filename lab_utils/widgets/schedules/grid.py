@@ -77,10 +77,15 @@ def rate(setting: Setting, update: int) -> float:
     """The rate of an update: the engine's, but that WSD's may fall over another share of the run
     than a fifth."""
     if setting.kind != "wsd":
-        return learning_rate(setting.config(), update)
-    level = learning_rate(setting._replace(kind="constant").config(), update)
+        return learning_rate(_config(setting), update)
+    level = learning_rate(_config(setting._replace(kind="constant")), update)
     into = max(0, update + 1 - setting.falls_from) / (STEPS - setting.falls_from)
     return level * (1 + (setting.end - 1) * into)
+
+
+@cache
+def _config(setting: Setting) -> TrainConfig:
+    return setting.config()
 
 
 def key(setting: Setting) -> str:

@@ -15,7 +15,7 @@ WIDTH, HEIGHT = 760, 366
 _LEFT, _RIGHT = 64, 740
 _RATE_TOP, _RATE_FLOOR = 46, 126
 _LOSS_TOP, _LOSS_FLOOR = 156, 326
-LOW, HIGH = 2.4, 3.4  # losses that fit
+LOW, HIGH = 2.4, 3.2  # losses that fit; what is above runs along the upper edge
 NAMES = {
     "constant": ("constant", "恒定"),
     "linear": ("linear", "线性"),
@@ -110,8 +110,8 @@ def _middle(setting: Setting) -> list[float]:
 
 
 def _points(values: Sequence[float]) -> list[str]:
-    """From where the loss has come into the picture."""
-    first = next(i for i, value in enumerate(values) if value <= HIGH)
+    """From where the loss has come into the picture, if it ever does."""
+    first = next((i for i, value in enumerate(values) if value <= HIGH), 0)
     return [f"{_x(i * EVERY):.1f} {_loss_y(v):.1f}" for i, v in enumerate(values) if i >= first]
 
 
