@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from unittest.mock import patch
@@ -11,12 +12,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
-from torch_lr_finder import LRFinder
 
 from ...config import TrainConfig
 from ...data.loader import Loader
 from ...engines.optimizer import BETAS
 from ...model import GPT
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # tqdm misses ipywidgets, which a quiet bar has no use for
+    from torch_lr_finder import LRFinder
 
 
 def torch_lr_finder(
