@@ -17,12 +17,14 @@ from ...config import TrainConfig
 from ...data.loader import Loader
 from ...engines.optimizer import BETAS
 from ...model import GPT
+from ..stability.signal import one_thread
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # tqdm misses ipywidgets, which a quiet bar has no use for
     from torch_lr_finder import LRFinder
 
 
+@one_thread
 def torch_lr_finder(
     config: TrainConfig,
     low: float | None = 1e-6,

@@ -51,11 +51,11 @@ def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
                 f"The inverse square root, at most {SQRT_LOW}.",
                 f"平方根倒数，损失不超过 {SQRT_LOW}。",
             ),
-            needs=(given(controls, a_kind="inverse-sqrt"), _need(_above(SQRT_LOW))),
+            needs=(_need(_above(SQRT_LOW)), given(controls, a_kind="inverse-sqrt")),
             why=(
                 "Its rate is the peak × √(warm-up ÷ update): the warm-up also says how slowly it"
                 " falls. Without one, a tenth of the peak is left after 100 updates.",
-                "它的学习率是 最高值 × √(预热 ÷ 更新次数)：预热同时决定了它降得多慢。"
+                "它的学习率等于最高值乘以 √（预热 ÷ 更新次数），预热同时决定了它降得多慢。"
                 "没有预热，100 次更新之后只剩最高值的十分之一。",
             ),
             solution={"a_kind": "inverse-sqrt", "a_rate": 0.003, "a_warmup": 100},
