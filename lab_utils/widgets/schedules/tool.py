@@ -58,10 +58,9 @@ def _side(side: str, kind: str) -> Sequence[Control]:
         ),
         Slider(
             name=f"{side}_cooldown",
-            label=(f"{name}: cool-down", f"{name}：冷却段"),
+            label=(f"{name}: WSD's cool-down", f"{name}：WSD 的冷却段"),
             options=[(share, f"{100 * share:.0f} %") for share in COOLDOWNS],
             start=1,
-            only=(f"{side}_kind", "wsd"),
         ),
         Slider(
             name=f"{side}_end",
