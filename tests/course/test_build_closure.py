@@ -82,10 +82,9 @@ def closures() -> dict[str, set[str]]:
     }
 
 
-LESSONS = {f"lesson {n}" for n in ("00", "01", "03", "04", "05", "06", "07", "08", "09", "11")}
-SOLUTIONS = {
-    f"solution {n}" for n in ("01", "03", "04", "05", "06", "07", "08", "09", "11", "12", "13")
-}
+LABS = "01", "03", "04", "05", "06", "07", "08", "09", "11", "12", "13"
+LESSONS = {f"lesson {n}" for n in ("00", *LABS)}
+SOLUTIONS = {f"solution {n}" for n in LABS}
 WITHOUT_TRAINING = {
     "solution 01",
     "solution 03",
