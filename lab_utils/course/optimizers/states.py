@@ -42,7 +42,9 @@ def _states(config: TrainConfig) -> dict[str, tuple[dict[str, Tensor], Tensor]]:
         engine.forward_backward(loader.batch(number))
         engine.update()
     engine.forward_backward(loader.batch(config.steps))
-    state = {key: one for optimizer in engine.updates.optimizers for key, one in optimizer.state.items()}
+    state = {
+        key: one for optimizer in engine.updates.optimizers for key, one in optimizer.state.items()
+    }
     shapes = {name: p.shape for name, p in engine.model.named_parameters()}
     found = {}
     # in one process a shard is a parameter

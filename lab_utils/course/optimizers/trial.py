@@ -28,16 +28,16 @@ class Trial(NamedTuple):
     seconds: float
 
 
-def trial(config: TrainConfig, repeat: int = 0) -> Trial:
+def trial(config: TrainConfig, repeat: int = 0, until: int | None = None) -> Trial:
     """Train on one rank; with `repeat` the first so many batches come round again and again, else
-    every sequence is met once."""
-    return launch(_on_rank, 1, config, repeat, threads=1)[0]
+    every sequence is met once. `until`: stop after so many of the steps."""
+    return launch(_on_rank, 1, config, repeat, until or config.steps, threads=1)[0]
 
 
-def _on_rank(config: TrainConfig, repeat: int) -> Trial:
+def _on_rank(config: TrainConfig, repeat: int, until: int) -> Trial:
     began = time.process_time()
     engine, loader = engine_here(config)
-    losses = [_step(engine, loader, s % repeat if repeat else s) for s in range(config.steps)]
+    losses = [_step(engine, loader, s % repeat if repeat else s) for s in range(until)]
     named = engine.model.named_parameters()
     decayed = torch.cat([p.detach().reshape(-1) for name, p in named if decays(name)])
     size, unseen = decayed.square().mean().sqrt().item(), _unseen(engine, loader)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ...i18n import t
 from ..frame.challenge import Need, Step, given
 from ..frame.controls import Control, State
+from ..frame.units import percent
 from .costs import bytes_of
 from .race_scene import BEST, lower_in
 from .recorded import NAMES, SEEDS
@@ -25,10 +26,7 @@ def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
                 "Lower panel, inputs mixed: a thousandth of the first loss after 60 steps.",
                 "下面的图，混合输入：60 步之后，损失降到最初的千分之一。",
             ),
-            needs=(
-                given(controls, mixed=True, step=60),
-                Need(controls=VALLEY, far=_too_high),
-            ),
+            needs=(given(controls, mixed=True, step=60), Need(controls=VALLEY, far=_too_high)),
             why=(
                 "Momentum and Muon do not care how the inputs are turned: their loss is the same in"
                 " the straight valley. Adam and Lion go weight by weight; at none of these rates"
@@ -65,9 +63,9 @@ def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
             ),
             why=(
                 "Same number of rates for each, and the spread of the seeds on the table. What it"
-                " shows is this model after 200 steps; studies at larger scale find a smaller lead.",
-                "每个优化器试同样多的学习率，并且摆出种子之间的差别。它说明的只是这个模型的 200 步；"
-                "更大规模的研究里，领先要小一些。",
+                " shows is this model after 200 steps; at larger scale the lead is found smaller.",
+                "每个优化器试同样多的学习率，并且摆出种子之间的差别。"
+                "它说明的只是这个模型的 200 步；规模更大时，测得的领先要小一些。",
             ),
             solution={"a": "muon", "b": "adamw", "rate": BEST},
         ),
@@ -79,8 +77,8 @@ def _too_high(state: State, lang: str) -> str | None:
     if share <= THOUSANDTH:
         return None
     return t(
-        f"{share:.1e} of the first loss are left, {THOUSANDTH:g} allowed.",
-        f"损失还剩最初的 {share:.1e}，上限 {THOUSANDTH:g}。",
+        f"{percent(share)} of the first loss is left, {percent(THOUSANDTH)} allowed.",
+        f"损失还剩最初的 {percent(share)}，上限 {percent(THOUSANDTH)}。",
         lang,
     )
 

@@ -17,7 +17,7 @@ from .recorded import BASE, BIN, NAMES, RATES, SEEDS, about, best_rate, race, ru
 WIDTH, HEIGHT = 760, 420
 BEST = "best"
 _LEFT, _RIGHT, _TOP, _FLOOR = 64, 640, 92, 350
-_LOW, _HIGH = 1.8, 3.6  # nats
+_LOW, _HIGH = 1.8, 4.2  # nats
 _INKS = {"a": "blue4", "b": "fire"}
 _TOKENS = BASE["global_batch"] * BASE["seq"]  # of a step
 
@@ -34,9 +34,7 @@ def ends(optimizer: str, choice: int | str) -> list[float | None]:
 
 def lower_in(state: State) -> tuple[int, int]:
     """(seeds in which `a` ends lower than `b`, in which `b` does); no number is never lower."""
-    pairs = list(
-        zip(ends(state["a"], state["rate"]), ends(state["b"], state["rate"]), strict=True)
-    )
+    pairs = list(zip(ends(state["a"], state["rate"]), ends(state["b"], state["rate"]), strict=True))
     first = sum(a is not None and (b is None or a < b) for a, b in pairs)
     second = sum(b is not None and (a is None or b < a) for a, b in pairs)
     return first, second
@@ -70,7 +68,7 @@ def _y(loss: float) -> float:
 
 def _frame(axis: str, lang: str) -> Iterator[Item]:
     yield text("y-name", 0, _TOP - 8, t("loss", "损失", lang), "soft", 12)
-    for tenths in range(18, 37, 3):
+    for tenths in range(18, 43, 4):
         y = _y(tenths / 10)
         yield line(f"grid{tenths}", _LEFT, y, _RIGHT, y)
         yield text(f"tick{tenths}", _LEFT - 8, y + 4, f"{tenths / 10:.1f}", "soft", 12, "end")
@@ -105,7 +103,7 @@ def _ticks(axis: str) -> list[tuple[float, str]]:
         return [(_kept_x(size), nbytes(size)) for size in (1e4, 3e4, 1e5)]
     unit = {"steps": 50, "tokens": 25_000, "sent": 50_000_000}[axis]
     many = int(_end(axis) / unit)
-    words = (nbytes if axis == "sent" else lambda v: f"{v:,.0f}")
+    words = nbytes if axis == "sent" else lambda v: f"{v:,.0f}"
     return [
         (_LEFT + (_RIGHT - _LEFT) * i * unit / _end(axis), words(i * unit)) for i in range(many + 1)
     ]
@@ -133,7 +131,7 @@ def _curves(state: State) -> Iterator[Item]:
 
 
 def _path(points: Sequence[tuple[float, float | None]]) -> str:
-    good = [(x, v) for x, v in points if v is not None]
+    good = [(x, v) for x, v in points if v is not None and v <= _HIGH]
     d = "".join(f"L{x:.0f} {_y(v):.1f}" for x, v in good)
     return d.replace("L", "M", 1) if len(good) > 1 else ""
 

@@ -43,8 +43,8 @@ def explorer(lang: str | None = None) -> Explorer:
 def _controls() -> Sequence[Control]:
     runners = tuple(NAMES.items())
     return (
-        Select(name="a", label=("Blue", "蓝"), options=runners, start=2),
-        Select(name="b", label=("Red", "红"), options=runners, start=6),
+        Select(name="a", label=("Blue", "蓝"), options=runners, start=1),
+        Select(name="b", label=("Red", "红"), options=runners, start=5),
         Slider(
             name="rate",
             label=("Learning rate: which of its five", "学习率：五个里的第几个"),
@@ -65,7 +65,7 @@ def _controls() -> Sequence[Control]:
                 ("steps", ("steps", "步数")),
                 ("tokens", ("tokens", "词元")),
                 ("sent", ("bytes sent", "发送的字节")),
-                ("kept", ("bytes kept, all seven", "保存的字节，全部七个")),
+                ("kept", ("bytes kept, all six", "保存的字节，全部六个")),
             ),
         ),
         Select(

@@ -9,9 +9,10 @@ from functools import cache
 from ...i18n import t
 from ..frame.controls import State
 from ..frame.scene import Item, Scene, circle, line, path, rect, text
+from ..frame.units import percent
 from .landscape import LARGE, SMALL, STEPS, TURN, Matrix, descent, loss
 
-WIDTH, HEIGHT = 760, 380
+WIDTH, HEIGHT = 760, 404
 VALLEY_RATES = {
     "sgd": (0.00125, 0.0025, 0.005, 0.01, 0.02),
     "momentum": (0.002, 0.004, 0.008, 0.016, 0.032),
@@ -48,11 +49,10 @@ def scene(state: State, lang: str) -> Scene:
     rule, level, mixed, step = (state[name] for name in ("rule", "level", "mixed", "step"))
     found = way(rule, level, mixed)
     share = left(rule, level, mixed, step)
+    rate, much = VALLEY_RATES[rule][level], percent(share)
     result = t(
-        f"{RULE_NAMES[rule]}, rate {VALLEY_RATES[rule][level]:g}: after {step} steps"
-        f" {share:.1e} of the first loss.",
-        f"{RULE_NAMES[rule]}，学习率 {VALLEY_RATES[rule][level]:g}：{step} 步之后，"
-        f"损失是最初的 {share:.1e}。",
+        f"{RULE_NAMES[rule]}, rate {rate:g}: {much} of the first loss after {step} steps.",
+        f"{RULE_NAMES[rule]}，学习率 {rate:g}：{step} 步之后，损失是最初的 {much}。",
         lang,
     )
     items = [text("result", 0, 18, result, "ink", 14, bold=True), *_valley(mixed)]
@@ -63,14 +63,21 @@ def scene(state: State, lang: str) -> Scene:
         x, y = points[-1]
         items.append(circle(f"point{row}", _at(_X, x), _at(_Y, -y), 6, ink))
     items += _losses(rule, level, mixed, step, lang)
-    note = t(
-        "One layer, two inputs (one 10 times as large as the other) and two outputs: each dot is"
-        " one output's weights. The rate falls to 0 in 60 steps.",
-        "一层，两个输入（一个是另一个的 10 倍大），两个输出：每个点是一个输出的权重。"
-        "学习率在 60 步里降到 0。",
-        lang,
+    notes = (
+        t(
+            "A layer of two inputs, one 10 times as large as the other, and two outputs:"
+            " each dot is one output's weights.",
+            "一层，两个输入（一个是另一个的 10 倍大），两个输出：每个点是一个输出的权重。",
+            lang,
+        ),
+        t(
+            "Thin lines: equal loss. The rate falls in a straight line to 0 in 60 steps.",
+            "细线：损失相等处。学习率在 60 步里直线降到 0。",
+            lang,
+        ),
     )
-    items.append(text("note", 0, HEIGHT - 6, note, "soft", 11))
+    for i, words in enumerate(notes):
+        items.append(text(f"note{i}", 0, HEIGHT - 22 + 16 * i, words, "soft", 11))
     return {"items": items, "alt": result}
 
 
@@ -87,10 +94,7 @@ def _valley(mixed: bool) -> Iterator[Item]:
         narrow = wide * math.sqrt(SMALL / LARGE)
         points = []
         for i in range(33):
-            a, b = (
-                narrow * math.cos(math.pi * i / 16),
-                wide * math.sin(math.pi * i / 16),
-            )
+            a, b = (narrow * math.cos(math.pi * i / 16), wide * math.sin(math.pi * i / 16))
             x, y = c * a - s * b, s * a + c * b
             points.append(f"{_X + _UNIT * x:.1f} {_Y - _UNIT * y:.1f}")
         yield path(f"level{number}", "M" + "L".join(points), "rule")
