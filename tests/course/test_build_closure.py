@@ -82,7 +82,9 @@ def closures() -> dict[str, set[str]]:
     }
 
 
-LESSONS = {f"lesson {n}" for n in ("00", "01", "03", "04", "05", "06", "07", "08", "09", "11")}
+LESSONS = {
+    f"lesson {n}" for n in ("00", "01", "03", "04", "05", "06", "07", "08", "09", "11", "12")
+}
 SOLUTIONS = {f"solution {n}" for n in ("01", "03", "04", "05", "06", "07", "08", "09", "11")}
 WITHOUT_TRAINING = {
     "solution 01",
