@@ -1,4 +1,4 @@
-"""Records what lesson 12 and its tool show of training, in about nine minutes of one core:
+"""Records what lesson 12 and its tool show of training, in about eight minutes of one core:
 
     python -m lab_utils.course.optimizers.recorded
 

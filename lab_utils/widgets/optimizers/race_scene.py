@@ -145,11 +145,11 @@ def _bar(key: str, x: float, losses: Sequence[float | None], ink: str) -> Iterat
 
 
 def _dots(state: State, lang: str) -> Iterator[Item]:
+    found = {name: ends(name, state["rate"]) for name in RATES}
+    whole = {name: losses for name, losses in found.items() if None not in losses}
     placed: list[tuple[float, float]] = []
-    for name in RATES:
-        losses = ends(name, state["rate"])
-        if None in losses:
-            continue
+    # from below, so that a name that has to make way stands above
+    for name, losses in sorted(whole.items(), key=lambda one: fmean(one[1])):
         x, y = _kept_x(bytes_of(name).states), _y(fmean(losses))
         ink = _INKS["a"] if name == state["a"] else _INKS["b"] if name == state["b"] else "soft"
         yield from _bar(f"spread-{name}", x, losses, ink)
