@@ -77,7 +77,7 @@ def scene(state: State, lang: str) -> Scene:
         ),
     )
     for i, words in enumerate(notes):
-        items.append(text(f"note{i}", 0, HEIGHT - 22 + 16 * i, words, "soft", 11))
+        items.append(text(f"note{i}", 2, HEIGHT - 22 + 16 * i, words, "soft", 11))
     return {"items": items, "alt": result}
 
 
