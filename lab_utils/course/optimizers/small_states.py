@@ -12,9 +12,8 @@ from ...engines.optimizer import BETAS
 from ...optimizers.adam8bit import codebook, dequantise, quantise
 from .states import Moments
 
-Keep = Callable[
-    [Tensor, bool], Tensor
-]  # (numbers, whether they may be negative) → what is read back
+# (numbers, whether they may be negative) → what is read back
+Keep = Callable[[Tensor, bool], Tensor]
 
 
 def factored(second: Tensor) -> Tensor:
