@@ -17,8 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from answers import planted
-from classroom import STEMS, edited, hand_in, notebook, right_answers, whole
+from classroom import STEMS, edited, hand_in, notebook, planted, right_answers, whole
 from troubles import ALL, NONE, troubles
 
 EXERCISES = {

@@ -1,11 +1,14 @@
-"""The planted answers of labs 05 and 06 through the grader: right ones earn every point, wrong ones
-do not. In `make test` none: test_batch.py grades a whole lab 05; in `make test-all` the right ones
-and of each criterion the wrong one that was planted last, and is hardest to catch.
+"""Planted answers of labs 05 and 06 through the grader: right ones earn every point, wrong ones
+do not. In `make test` none: test_batch.py grades a whole lab 05. In `make test-all` two right ones
+and, of every third criterion, the wrong one that was planted last, and is hardest to catch;
+LAB_EXHAUSTIVE=2 takes all, in some twenty minutes.
 
 Where the grader and the check differ, `OTHERWISE` says why.
 """
 
 from __future__ import annotations
+
+import os
 
 import pytest
 from classroom import STEMS, planted
@@ -33,9 +36,12 @@ JUDGES = {judge.check: judge for lab in STEMS for judge in judges_of(lab)}
 
 def chosen(check: str) -> list:
     every = [p for p in planted(STEMS[HOMES[check].lab]) if p.check == check]
+    every = [p for p in every if p.title not in OTHERWISE]
+    if os.environ.get("LAB_EXHAUSTIVE") == "2":
+        return every
     right = [p for p in every if p.criterion is None]
-    last = {p.criterion: p for p in every if p.criterion and p.title not in OTHERWISE}
-    return [*right, *last.values()]
+    last = {p.criterion: p for p in every if p.criterion}
+    return [*right[:2], *list(last.values())[::3]]
 
 
 @pytest.mark.timeout(1500)
