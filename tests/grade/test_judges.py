@@ -1,6 +1,6 @@
 """Planted answers of labs 05 and 06 through the grader: right ones earn every point, wrong ones
-do not. In `make test` none: test_batch.py grades a whole lab 05. In `make test-all` two right ones
-and, of every third criterion, the wrong one that was planted last, and is hardest to catch;
+do not. In `make test` none: test_batch.py grades a whole lab 05. In `make test-all` the solution
+and, of every sixth criterion, the wrong one that was planted last, and is hardest to catch;
 LAB_EXHAUSTIVE=2 takes all, in some twenty minutes.
 
 Where the grader and the check differ, `OTHERWISE` says why.
@@ -41,7 +41,7 @@ def chosen(check: str) -> list:
         return every
     right = [p for p in every if p.criterion is None]
     last = {p.criterion: p for p in every if p.criterion}
-    return [*right[:2], *list(last.values())[::3]]
+    return [right[0], *list(last.values())[::6]]
 
 
 @pytest.mark.timeout(1500)
