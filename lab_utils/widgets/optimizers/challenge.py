@@ -32,7 +32,8 @@ def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
                 " their loss is that of the straight valley (SGD is only too slow). Adam and Lion"
                 " go weight by weight; at none of these rates do they get there once it is mixed.",
                 "SGD、动量和 Muon 不在乎输入怎样旋转：除了舍入，损失与没有混合的山谷里一样"
-                "（SGD 只是太慢）。Adam 和 Lion 逐个权重走，混合之后，这些学习率没有一个能让它们到达。",
+                "（SGD 只是太慢）。Adam 和 Lion 逐个权重走，混合之后，"
+                "这些学习率没有一个能让它们到达。",
             ),
             solution={"rule": "momentum", "level": 3, "mixed": True, "step": 60},
         ),
@@ -66,7 +67,8 @@ def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
                 " shows is this model after 200 steps; of Muon a smaller lead is reported at larger"
                 " scale (Wen et al. 2025).",
                 "每个优化器试同样多的学习率，并且摆出种子之间的差别。"
-                "它说明的只是这个模型的 200 步；规模更大时，Muon 的领先据报告要小一些（Wen 等 2025）。",
+                "它说明的只是这个模型的 200 步；规模更大时，据报告 Muon 的领先要小一些"
+                "（Wen 等 2025）。",
             ),
             solution={"a": "muon", "b": "adamw", "rate": BEST},
         ),

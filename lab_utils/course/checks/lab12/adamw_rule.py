@@ -164,7 +164,8 @@ def weights(
             wd = case.weight_decay * (decayed != toggled)
             if mistake == "l2":
                 gradient, wd = gradient + wd * w, 0.0
-            old_m, old_v = m.get(name, 0.0) * ("m" not in lost), v.get(name, 0.0) * ("v" not in lost)
+            old_m = 0.0 if "m" in lost else m.get(name, 0.0)
+            old_v = 0.0 if "v" in lost else v.get(name, 0.0)
             m[name] = b1 * old_m + (1 - b1) * gradient
             v[name] = b2 * old_v + (1 - b2) * gradient * gradient
             c1 = 1 if mistake in ("second-alone", "uncorrected") else 1 - b1**n
