@@ -28,12 +28,11 @@ def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
             ),
             needs=(given(controls, mixed=True, step=60), Need(controls=VALLEY, far=_too_high)),
             why=(
-                "SGD, momentum and Muon do not care how the inputs are turned: but for rounding,"
-                " their loss is that of the straight valley (SGD is only too slow). Adam and Lion"
-                " go weight by weight; at none of these rates do they get there once it is mixed.",
-                "SGD、动量和 Muon 不在乎输入怎样旋转：除了舍入，损失与没有混合的山谷里一样"
-                "（SGD 只是太慢）。Adam 和 Lion 逐个权重走，混合之后，"
-                "这些学习率没有一个能让它们到达。",
+                "SGD, momentum and Muon do not care how the inputs are turned, but for rounding;"
+                " SGD is only too slow. Adam and Lion go weight by weight: once it is mixed, none"
+                " of their rates gets there.",
+                "SGD、动量和 Muon 不在乎输入怎样旋转（只差舍入），SGD 只是太慢。"
+                "Adam 和 Lion 逐个权重走：混合之后，它们的学习率没有一个能到达。",
             ),
             solution={"rule": "momentum", "level": 3, "mixed": True, "step": 60},
         ),

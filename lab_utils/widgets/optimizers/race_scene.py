@@ -52,7 +52,7 @@ def scene(state: State, lang: str) -> Scene:
     items.append(text("verdict", 0, 66, verdict, "ink", 14, bold=True))
     marks = (
         t(
-            "dots: loss on held-out text, mean of three seeds; bars: lowest to highest",
+            "dots: held-out text, mean of three seeds; bars: lowest to highest",
             "点：留出文本上的损失，三个种子的平均；竖条：最低到最高",
             lang,
         )
@@ -164,7 +164,7 @@ def _dots(state: State, lang: str) -> Iterator[Item]:
         x, y = _kept_x(bytes_of(name).states), _y(fmean(losses))
         ink = _INKS["a"] if name == state["a"] else _INKS["b"] if name == state["b"] else "soft"
         yield from _bar(f"spread-{name}", x, losses, ink)
-        yield circle(f"dot-{name}", x, y, 5, ink, title=f"{NAMES[name]}: {_spread(losses, lang)}")
+        yield circle(f"dot-{name}", x, y, 3, ink, title=f"{NAMES[name]}: {_spread(losses, lang)}")
         label = y
         while any(abs(label - other) < 15 and abs(x - at) < 90 for at, other in placed):
             label -= 5
@@ -207,7 +207,7 @@ def _verdict(state: State, lang: str) -> str:
         if not gaps:
             return t(
                 f"{behind} is destroyed in all {len(SEEDS)} seeds, {ahead} in none.",
-                f"{len(SEEDS)} 个种子里 {behind} 全都毁了，{ahead} 没有一次。",
+                f"{len(SEEDS)} 个种子里，{behind} 全部毁了，{ahead} 一个也没有。",
                 lang,
             )
         by = f"{min(gaps):.2f} – {max(gaps):.2f}"
