@@ -4,6 +4,7 @@ say."""
 from __future__ import annotations
 
 import math
+from statistics import fmean
 
 import pytest
 import torch
@@ -84,6 +85,34 @@ def test_what_is_no_number_stays_visible():
     for name in kept.RATES:
         assert None not in kept.best(name), "a rate that fails in one seed is never the best"
     assert any(run["unseen"] is None for one in kept_rows.values() for run in one["runs"])
+
+
+# -- what lesson 12 says of it ---------------------------------------------------------------------
+
+
+def test_the_rate_weighs_as_much_as_the_name():
+    mean = {name: fmean(kept.best(name)) for name in kept.RATES}
+    tried = [kept.unseen(kept.race("adamw", rate)) for rate in kept.RATES["adamw"]]
+    assert max(map(fmean, tried)) - mean["adamw"] == pytest.approx(0.55, abs=0.005)
+    assert mean["sgd"] - mean["adamw"] == pytest.approx(0.28, abs=0.005)
+    assert mean["adamw"] - mean["muon"] == pytest.approx(0.39, abs=0.005)
+
+
+def test_muon_leads_by_little_at_the_rate_nearest_to_adamws():
+    near = min(kept.RATES["muon"], key=lambda rate: abs(rate - kept.best_rate("adamw")))
+    assert near == 0.004
+    pairs = zip(kept.best("adamw"), kept.unseen(kept.race("muon", near)), strict=True)
+    assert [a - b for a, b in pairs] == pytest.approx([0.06] * 3, abs=0.005)
+    assert 8 <= kept.best_rate("muon") / kept.best_rate("adamw") < 9
+
+
+@pytest.mark.parametrize("seed", kept.SEEDS)
+def test_nine_in_ten_gradients_are_smaller_than_what_l2_adds(seed):
+    job = kept.BASE | dict(steps=50, warmup=0, lr_schedule="constant", seed=seed)
+    moments = adam_moments(TrainConfig.of(**job)).values()
+    squares = torch.cat([m.second.flatten() for m in moments]) / (1 - 0.95**50)
+    size = fmean(run["size"] for run in kept.runs(kept.race("adamw", kept.best_rate("adamw"))))
+    assert (squares.sqrt() < 0.1 * size).float().mean().item() > 0.9
 
 
 # -- the trial -------------------------------------------------------------------------------------

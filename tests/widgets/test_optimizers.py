@@ -154,3 +154,14 @@ def test_the_valleys_scene_says_the_loss_of_the_step():
     share = valley_scene.left("momentum", 3, True, 60)
     assert f": {percent(share)} of the first loss" in valley_scene.scene(state, "en")["alt"]
     assert valley_scene.left("momentum", 3, True, 0) == 1
+
+
+def test_a_bar_reaches_from_the_lowest_seed_to_the_highest():
+    items = {item["key"]: item for item in race("lion", "adamw", rate=4)["items"]}
+    bar, losses = items["end-a"], race_scene.ends("lion", 4)
+    assert bar["y1"] == pytest.approx(race_scene._y(min(losses)), abs=0.1)
+    assert bar["y2"] == pytest.approx(race_scene._y(max(losses)), abs=0.1)
+
+
+def test_no_gap_is_named_where_one_side_has_no_loss():
+    assert race("sgd", "lion", rate=4)["alt"] == "SGD is destroyed in all 3 seeds, Lion in none."

@@ -28,11 +28,11 @@ def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
             ),
             needs=(given(controls, mixed=True, step=60), Need(controls=VALLEY, far=_too_high)),
             why=(
-                "Momentum and Muon do not care how the inputs are turned: their loss is the same in"
-                " the straight valley. Adam and Lion go weight by weight; at none of these rates"
-                " do they get there once it is mixed.",
-                "动量和 Muon 不在乎输入怎样旋转：在没有混合的山谷里损失完全一样。"
-                "Adam 和 Lion 逐个权重走，混合之后，这些学习率没有一个能让它们到达。",
+                "SGD, momentum and Muon do not care how the inputs are turned, but for rounding;"
+                " SGD is only too slow. Adam and Lion go weight by weight: once it is mixed, none"
+                " of their rates gets there.",
+                "SGD、动量和 Muon 不在乎输入怎样旋转（只差舍入），SGD 只是太慢。"
+                "Adam 和 Lion 逐个权重走：混合之后，它们的学习率没有一个能到达。",
             ),
             solution={"rule": "momentum", "level": 3, "mixed": True, "step": 60},
         ),
@@ -43,9 +43,9 @@ def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
             ),
             needs=(Need(controls=RACE, far=_sgd_not_ahead),),
             why=(
-                "Nobody cheated in the runs. AdamW's rate was simply not tuned, and that is how"
-                " most wrong comparisons come about.",
-                "运行本身没有作假，只是没有给 AdamW 调学习率。多数错误的比较就是这样来的。",
+                "Nobody cheated in the runs. AdamW's rate was simply not tuned: that is all it"
+                " takes for a wrong comparison.",
+                "运行本身没有作假，只是没有给 AdamW 调学习率。一次错误的比较，这样就够了。",
             ),
             solution={"a": "sgd", "b": "adamw", "rate": 0},
         ),
@@ -63,9 +63,11 @@ def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
             ),
             why=(
                 "Same number of rates for each, and the spread of the seeds on the table. What it"
-                " shows is this model after 200 steps; at larger scale the lead is found smaller.",
+                " shows is this model after 200 steps; of Muon a smaller lead is reported at larger"
+                " scale (Wen et al. 2025).",
                 "每个优化器试同样多的学习率，并且摆出种子之间的差别。"
-                "它说明的只是这个模型的 200 步；规模更大时，测得的领先要小一些。",
+                "它说明的只是这个模型的 200 步；规模更大时，据报告 Muon 的领先要小一些"
+                "（Wen 等 2025）。",
             ),
             solution={"a": "muon", "b": "adamw", "rate": BEST},
         ),

@@ -50,11 +50,22 @@ def scene(state: State, lang: str) -> Scene:
         items += _key("ab"[row], name, state["rate"], row, lang)
     verdict = _verdict(state, lang)
     items.append(text("verdict", 0, 66, verdict, "ink", 14, bold=True))
+    marks = (
+        t(
+            "dots: held-out text, mean of three seeds; bars: lowest to highest",
+            "点：留出文本上的损失，三个种子的平均；竖条：最低到最高",
+            lang,
+        )
+        if kept
+        else t(
+            f"lines: training loss, {BIN} steps a point, three seeds; bars: held-out text",
+            f"线：训练损失，每 {BIN} 步一点，三个种子；竖条：留出文本上的损失",
+            lang,
+        )
+    )
     what = t(
-        f"A real GPT of 132,544 parameters; lines: training loss, {BIN} steps a point, three seeds;"
-        f" bars: held-out text. {about()}.",
-        f"13 万参数的真实 GPT；线：训练损失，每 {BIN} 步一点，三个种子；竖条：留出文本上的损失。"
-        f"{about()}。",
+        f"A real GPT of 132,544 parameters; {marks}. {about()}.",
+        f"13 万参数的真实 GPT；{marks}。{about()}。",
         lang,
     )
     items.append(text("note", 0, HEIGHT - 6, what, "soft", 11))
@@ -141,7 +152,7 @@ def _bar(key: str, x: float, losses: Sequence[float | None], ink: str) -> Iterat
     if None in losses:
         return
     low, high = _y(min(losses)), _y(max(losses))
-    yield line(key, x, min(low, high - 3), x, high, ink, 4)
+    yield line(key, x, max(low, high + 3), x, high, ink, 4)
 
 
 def _dots(state: State, lang: str) -> Iterator[Item]:
@@ -153,7 +164,7 @@ def _dots(state: State, lang: str) -> Iterator[Item]:
         x, y = _kept_x(bytes_of(name).states), _y(fmean(losses))
         ink = _INKS["a"] if name == state["a"] else _INKS["b"] if name == state["b"] else "soft"
         yield from _bar(f"spread-{name}", x, losses, ink)
-        yield circle(f"dot-{name}", x, y, 5, ink, title=f"{NAMES[name]}: {_spread(losses, lang)}")
+        yield circle(f"dot-{name}", x, y, 3, ink, title=f"{NAMES[name]}: {_spread(losses, lang)}")
         label = y
         while any(abs(label - other) < 15 and abs(x - at) < 90 for at, other in placed):
             label -= 5
@@ -191,9 +202,15 @@ def _verdict(state: State, lang: str) -> str:
     first, second = lower_in(state)
     pairs = zip(ends(a, state["rate"]), ends(b, state["rate"]), strict=True)
     gaps = [abs(x - y) for x, y in pairs if x is not None and y is not None]
-    by = f"{min(gaps):.2f} – {max(gaps):.2f}" if gaps else "–"
     if len(SEEDS) in (first, second):
         ahead, behind = (NAMES[a], NAMES[b]) if first > second else (NAMES[b], NAMES[a])
+        if not gaps:
+            return t(
+                f"{behind} is destroyed in all {len(SEEDS)} seeds, {ahead} in none.",
+                f"{len(SEEDS)} 个种子里，{behind} 全部毁了，{ahead} 一个也没有。",
+                lang,
+            )
+        by = f"{min(gaps):.2f} – {max(gaps):.2f}"
         return t(
             f"{ahead} ends lower than {behind} in all {len(SEEDS)} seeds, by {by}.",
             f"{len(SEEDS)} 个种子里 {ahead} 都低于 {behind}，低 {by}。",

@@ -56,7 +56,7 @@ def scene(state: State, lang: str) -> Scene:
         lang,
     )
     items = [text("result", 0, 18, result, "ink", 14, bold=True), *_valley(mixed)]
-    for row, ink in ((0, "blue4"), (1, "fire")):
+    for row, ink in ((0, "leaf"), (1, "plum")):  # blue and red are the upper panel's optimizers
         points = [(w[2 * row], w[2 * row + 1]) for w in found[: step + 1]]
         at = [f"{_at(_X, x):.1f} {_at(_Y, -y):.1f}" for x, y in points]
         items.append(path(f"way{row}", "M" + "L".join(at), ink, width=1.5))

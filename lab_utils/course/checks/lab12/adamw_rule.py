@@ -27,6 +27,10 @@ MISTAKES = {
     "eps-inside": "adamw.eps",
     "eps-first": "adamw.eps",
     "first-rate": "adamw.rate",
+    "anew-m": "adamw.kept",
+    "anew-v": "adamw.kept",
+    "anew-mv": "adamw.kept",
+    "anew-mvn": "adamw.kept",
 }
 
 
@@ -143,6 +147,7 @@ def weights(
     count, m, v = (dict[str, float](), dict[str, Tensor](), dict[str, Tensor]())
     b1, b2 = case.betas
     updates = 0
+    lost = mistake.removeprefix("anew-") if mistake.startswith("anew-") else ""
     for step in range(STEPS):
         now = dict(found[-1])
         given = case.gradients(step)
@@ -154,12 +159,15 @@ def weights(
             w, decayed = now[name], decays(case, name)
             count[name] = count.get(name, 0) + 1
             n = updates if mistake == "together" else count[name] + (mistake == "ahead")
+            n = 1 if "n" in lost else n
             lr = case.rate(0 if mistake == "first-rate" else step, decayed)
             wd = case.weight_decay * (decayed != toggled)
             if mistake == "l2":
                 gradient, wd = gradient + wd * w, 0.0
-            m[name] = b1 * m.get(name, 0.0) + (1 - b1) * gradient
-            v[name] = b2 * v.get(name, 0.0) + (1 - b2) * gradient * gradient
+            old_m = 0.0 if "m" in lost else m.get(name, 0.0)
+            old_v = 0.0 if "v" in lost else v.get(name, 0.0)
+            m[name] = b1 * old_m + (1 - b1) * gradient
+            v[name] = b2 * old_v + (1 - b2) * gradient * gradient
             c1 = 1 if mistake in ("second-alone", "uncorrected") else 1 - b1**n
             c2 = 1 if mistake in ("first-alone", "uncorrected") else 1 - b2**n
             second = v[name] / c2

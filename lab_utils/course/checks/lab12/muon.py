@@ -93,10 +93,21 @@ def owned(case: Case, found: Facts) -> dict[Shape, int]:
     return counts
 
 
+def _left_alone(case: Case, facts: Sequence[Facts]) -> Shape | None:
+    """The sides of the matrix without gradients, if nobody multiplied it: zero needs no products,
+    and so its owner does not show."""
+    if case.still is None:
+        return None
+    k, large = sorted(case.shapes[case.still])
+    return None if any(owned(case, f)[k, large] for f in facts) else (k, large)
+
+
 def _work(case: Case, facts: Sequence[Facts]) -> Failure | None:
-    by_rank = [owned(case, f) for f in facts]
+    by_rank, alone = [owned(case, f) for f in facts], _left_alone(case, facts)
     needed = sum(case.work(case.shapes[i]) for i in case.matrices)
     for sides in by_rank[0]:
+        if sides == alone:
+            continue
         exist = sum(tuple(sorted(case.shapes[i])) == sides for i in case.matrices)
         worked = sum(one[sides] for one in by_rank)
         name = "×".join(map(str, sides))
@@ -162,8 +173,9 @@ def best_split(case: Case) -> int:
 
 
 def _kept(case: Case, facts: Sequence[Facts]) -> Failure | None:
+    alone = _left_alone(case, facts)
     for rank, f in enumerate(facts):
-        mine = sum(8 * a * b * n for (a, b), n in owned(case, f).items())
+        mine = sum(8 * a * b * (n or (a, b) == alone) for (a, b), n in owned(case, f).items())
         if f.kept > mine + SPARE:
             return Failure(
                 "muon.states",
