@@ -115,7 +115,7 @@ EXERCISE = Exercise(
     columns=(
         Column("horizons", "训练长度", lambda case, _: " ".join(str(h) for h, _ in case.cooldowns)),
         Column(
-            "cool-downs", "退火长度", lambda case, _: " ".join(str(c) for _, c in case.cooldowns)
+            "cool-downs", "冷却长度", lambda case, _: " ".join(str(c) for _, c in case.cooldowns)
         ),
         Column("updates made", "更新次数", lambda case, told: case.start + told[0][0].made),
         Column("whole runs", "分别训练", lambda case, _: case.whole),
