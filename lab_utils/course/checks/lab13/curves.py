@@ -39,6 +39,7 @@ class Case(NamedTuple):
         words = {
             None: t("a real model", "真实模型"),
             "spike": t(f"a spike before update {self.at}", f"第 {self.at} 次更新之前有一个尖峰"),
+            "early": t(f"the loss drops before update {UNSURE}", f"第 {UNSURE} 次更新之前损失骤降"),
             "explodes": t(f"explodes from update {self.at}", f"从第 {self.at} 次更新起爆炸"),
             "nan": t(f"NaN at update {self.at}", f"第 {self.at} 次更新时为 NaN"),
             "one-explodes": t(
@@ -70,6 +71,8 @@ class Case(NamedTuple):
             mine = not self.curve.startswith("one") or rank == 1
             if self.curve.endswith("explodes") and mine and update >= self.at:
                 loss *= 2.0 ** (1.3 * (update - self.at + 1)) if rank != 1 else 5.0
+            if self.curve == "early":  # the steepest fall of all is the last that does not count
+                loss = 4.0 if update < UNSURE else 2.9
             if self.curve == "spike" and update == self.at:
                 loss *= 5
             if self.curve.endswith("nan") and mine and update == self.at:
