@@ -82,8 +82,8 @@ class Case(NamedTuple):
 
 
 class WatchedModel(SmallGPT):
-    """The small GPT; keeps every loss that it gave. Of a drawn loss the gradient is the real
-    one's."""
+    """The small GPT; keeps every loss that it gave. Of a drawn loss the gradient is a thousandth of
+    the real one's: what is drawn does not explode with the weights, so these must not either."""
 
     def __init__(self, case: Case, rank: int) -> None:
         super().__init__(case.seed)
@@ -94,7 +94,7 @@ class WatchedModel(SmallGPT):
         loss = super().forward(tokens, targets)
         if self.drawn:
             number = min(len(self.given), len(self.drawn) - 1)
-            loss = loss - loss.detach() + self.drawn[number]
+            loss = (loss - loss.detach()) / 1000 + self.drawn[number]
         self.given.append(loss.item())
         return loss
 
