@@ -26,16 +26,16 @@ def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
             why=(
                 "Travel at the full rate as long as possible, then settle. At this length the model"
                 " is still on its way, so what falls from the start loses more than it gains.",
-                "尽量久地以最高学习率赶路，最后再安定下来。训练这么短，模型还在半路上，"
+                "尽量久地以最高学习率赶路，最后再收尾。训练这么短，模型还在半路上，"
                 "一开始就降的调度得不偿失。",
             ),
             solution={"a_kind": "wsd", "a_rate": 0.003},
         ),
         Step(
             task=(
-                f"The same loss, but nobody knows yet whether to go on: until update {OPEN_UNTIL}"
-                " the full rate must stand.",
-                "同样的损失，但还不知道要不要继续训练："
+                f"Again at most {LOW}, but nobody knows yet whether to go on: until update"
+                f" {OPEN_UNTIL} the full rate must stand.",
+                f"损失的中位数仍不超过 {LOW}，但还不知道要不要继续训练："
                 f"第 {OPEN_UNTIL} 次更新之前必须保持最高学习率。",
             ),
             needs=(_need(_falls_early), _need(_above(LOW))),
@@ -48,8 +48,8 @@ def steps(controls: Sequence[Control]) -> tuple[Step, ...]:
         ),
         Step(
             task=(
-                f"The inverse square root, at most {SQRT_LOW}.",
-                f"平方根倒数，损失不超过 {SQRT_LOW}。",
+                f"Now the inverse square root: a median loss of at most {SQRT_LOW}.",
+                f"换成平方根倒数，损失的中位数不超过 {SQRT_LOW}。",
             ),
             needs=(_need(_above(SQRT_LOW)), given(controls, a_kind="inverse-sqrt")),
             why=(

@@ -84,7 +84,7 @@ def _axes(setting: Setting, lang: str) -> Iterator[Item]:
         yield line(f"rate-grid{share}", _LEFT, _rate_y(share), _RIGHT, _rate_y(share))
         yield text(f"rate-tick{share}", _LEFT - 8, _rate_y(share) + 4, words, "soft", 12, "end")
     words = t(
-        f"held-out loss: median of {len(SEEDS)} seeds, and all between the least and the most",
+        f"held-out loss: median of {len(SEEDS)} seeds; shaded, from the least to the most",
         f"留出损失：{len(SEEDS)} 个种子的中位数，阴影为最小到最大",
         lang,
     )
@@ -95,7 +95,7 @@ def _axes(setting: Setting, lang: str) -> Iterator[Item]:
         yield text(f"loss-tick{tenth}", _LEFT - 8, y + 4, f"{tenth / 10:.1f}", "soft", 12, "end")
     for update in range(0, STEPS + 1, 5 * EVERY):
         yield text(f"x{update}", _x(update), _LOSS_FLOOR + 17, str(update), "soft", 12, "middle")
-    words = t(f"updates · recorded: {about()}", f"更新次数 · 录制于 {about()}", lang)
+    words = t(f"updates · recorded: {about()}", f"更新次数 · 录制：{about()}", lang)
     yield text("x-name", _RIGHT, HEIGHT - 4, words, "soft", 12, "end")
 
 

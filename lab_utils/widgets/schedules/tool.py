@@ -59,12 +59,16 @@ def _side(side: str, kind: str) -> Sequence[Control]:
         Slider(
             name=f"{side}_cooldown",
             label=(f"{name}: WSD's cool-down", f"{name}：WSD 的冷却段"),
-            options=[(share, f"{100 * share:.0f} %") for share in COOLDOWNS],
+            options=[(one, _share(one, ("of the run", "全程的"))) for one in COOLDOWNS],
             start=1,
         ),
         Slider(
             name=f"{side}_end",
             label=(f"{name}: rate at the end", f"{name}：最后的学习率"),
-            options=[(share, f"{100 * share:.0f} %") for share in ENDS],
+            options=[(one, _share(one, ("of the peak", "最高值的"))) for one in ENDS],
         ),
     )
+
+
+def _share(share: float, of: tuple[str, str]) -> tuple[str, str]:
+    return f"{100 * share:.0f} % {of[0]}", f"{of[1]} {100 * share:.0f} %"

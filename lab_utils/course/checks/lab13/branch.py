@@ -95,9 +95,11 @@ def _weights(off: dict[int, float]) -> Found:
 
 
 def draw(random: Random) -> list[Case]:
-    """Two to four horizons in any order; a trunk that is under way; long cool-downs and short."""
-    found = []
-    for number in range(4):
+    """Two to four horizons in any order; a trunk that is under way; long cool-downs and short, and
+    once a longer horizon that branches off earlier."""
+    first = random.randint(14, 20)
+    found = [Case(((first, 2), (first + 6, first // 2 + 3)), 1, random.randint(1, 10**6))]
+    for number in range(3):
         horizons = random.sample(range(12, 34), random.randint(2, 4))
         cooldowns = tuple((h, random.randint(2, h // 2)) for h in horizons)
         earliest = min(h - length for h, length in cooldowns)
@@ -115,7 +117,7 @@ EXERCISE = Exercise(
     columns=(
         Column("horizons", "训练长度", lambda case, _: " ".join(str(h) for h, _ in case.cooldowns)),
         Column(
-            "cool-downs", "退火长度", lambda case, _: " ".join(str(c) for _, c in case.cooldowns)
+            "cool-downs", "冷却长度", lambda case, _: " ".join(str(c) for _, c in case.cooldowns)
         ),
         Column("updates made", "更新次数", lambda case, told: case.start + told[0][0].made),
         Column("whole runs", "分别训练", lambda case, _: case.whole),
@@ -132,7 +134,8 @@ EXERCISE = Exercise(
     visible=(
         Case(((10, 2), (20, 4), (40, 8))),
         Case(((24, 6), (12, 3)), start=5, seed=1),
-        Case(((18, 9), (30, 3), (20, 2)), start=2, seed=2),
+        # 20 begins its cool-down before 18
+        Case(((18, 2), (30, 3), (20, 8)), start=2, seed=2),
     ),
     draw=draw,
 )

@@ -175,7 +175,7 @@ def count(case: Case, made: list[Entry]) -> Found:
         "branch.count",
         t(
             f"{case.needed} updates in all: the trunk once, and each cool-down.",
-            f"一共 {case.needed} 次更新：主干一遍，加上每段退火。",
+            f"一共 {case.needed} 次更新：主干一遍，加上每段冷却。",
         ),
         str(len(made)) + (again if twice > 1 else ""),
     )

@@ -39,6 +39,7 @@ class Case(NamedTuple):
         words = {
             None: t("a real model", "真实模型"),
             "spike": t(f"a spike before update {self.at}", f"第 {self.at} 次更新之前有一个尖峰"),
+            "early": t(f"the loss drops before update {UNSURE}", f"第 {UNSURE} 次更新之前损失骤降"),
             "explodes": t(f"explodes from update {self.at}", f"从第 {self.at} 次更新起爆炸"),
             "nan": t(f"NaN at update {self.at}", f"第 {self.at} 次更新时为 NaN"),
             "one-explodes": t(
@@ -70,6 +71,8 @@ class Case(NamedTuple):
             mine = not self.curve.startswith("one") or rank == 1
             if self.curve.endswith("explodes") and mine and update >= self.at:
                 loss *= 2.0 ** (1.3 * (update - self.at + 1)) if rank != 1 else 5.0
+            if self.curve == "early":  # the steepest fall of all is the last that does not count
+                loss = 4.0 if update < UNSURE else 2.9
             if self.curve == "spike" and update == self.at:
                 loss *= 5
             if self.curve.endswith("nan") and mine and update == self.at:
@@ -79,8 +82,8 @@ class Case(NamedTuple):
 
 
 class WatchedModel(SmallGPT):
-    """The small GPT; keeps every loss that it gave. Of a drawn loss the gradient is the real
-    one's."""
+    """The small GPT; keeps every loss that it gave. Of a drawn loss the gradient is a thousandth of
+    the real one's: what is drawn does not explode with the weights, so these must not either."""
 
     def __init__(self, case: Case, rank: int) -> None:
         super().__init__(case.seed)
@@ -91,7 +94,7 @@ class WatchedModel(SmallGPT):
         loss = super().forward(tokens, targets)
         if self.drawn:
             number = min(len(self.given), len(self.drawn) - 1)
-            loss = loss - loss.detach() + self.drawn[number]
+            loss = (loss - loss.detach()) / 1000 + self.drawn[number]
         self.given.append(loss.item())
         return loss
 

@@ -27,7 +27,7 @@ class Case(NamedTuple):
     cooldown: int = 0
 
     def __str__(self) -> str:
-        falls = t(f", cool-down {self.cooldown}", f"，退火 {self.cooldown}")
+        falls = t(f", cool-down {self.cooldown}", f"，冷却 {self.cooldown}")
         return t(
             f"{self.kind}, {self.total} updates, warm-up {self.warmup}, floor {self.floor:g}",
             f"{self.kind}，共 {self.total} 次更新，预热 {self.warmup}，下限 {self.floor:g}",
@@ -52,8 +52,11 @@ def judge(case: Case, facts: list[list[float]], _: int = 0) -> Failure | None:
     )
     if wrong is None:
         return None
+    part = _part(case, came, wrong)
+    if part in ("factor.end", "factor.floor"):
+        wrong = case.total - 1  # what is shown is what the hint speaks of
     return Failure(
-        _part(case, came, wrong),
+        part,
         t(
             f"update {wrong} (from 0) moves the weights by {right[wrong]:.4f} of the peak rate.",
             f"第 {wrong} 次更新（从 0 数起）用峰值学习率的 {right[wrong]:.4f} 移动权重。",

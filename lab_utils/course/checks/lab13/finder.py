@@ -16,7 +16,7 @@ from ..transfers import Transfers
 from ..waited_axis import Sent, see, waited_axis
 from .curves import Case, WatchedModel
 from .finder_judge import Facts, judge, judge_updates
-from .small import Data, Log, WatchedSGD
+from .small import Data, Log, WatchedSGD, pull
 
 FIRST_RATE, BEFORE = 0.05, 3  # the run that the test interrupts: its rate, its updates
 
@@ -38,7 +38,9 @@ def run(answer: Callable[..., Any], cases: Sequence[Case], patience: float) -> N
             torch.nn.utils.vector_to_parameters(flat, [p.grad for p in model.parameters()])
             optimizer.step()
         optimizer.zero_grad()
+        right_pull = _first_pull(case, model, data, plain)
         rates.clear()
+        optimizer.pulls.clear()
         model.given.clear()
         before = _state(model, optimizer, data)
         axis.begin()
@@ -61,8 +63,20 @@ def run(answer: Callable[..., Any], cases: Sequence[Case], patience: float) -> N
             *_numbers(returned),
             [*changed, "gradients"] if left else changed,
             see(axis, transfers),
+            (optimizer.pulls or [0.0])[0] / right_pull,
         )
         saw(number, facts)
+
+
+def _first_pull(case: Case, model: WatchedModel, data: Data, axis: Any) -> float:
+    """Of the gradient that the first update should have: the mean over micro-batches and ranks."""
+    random, model, data = torch.get_rng_state(), deepcopy(model), deepcopy(data)
+    for _ in range(case.group):
+        (model(*data.next()) / case.group).backward()
+    torch.set_rng_state(random)
+    found = torch.tensor([pull(next(model.parameters()))], dtype=torch.float64)
+    axis.all_reduce(found, purpose="control").wait()
+    return found.item() / case.ranks
 
 
 def _before_the_end(number: int, case: Case, model: WatchedModel, rates: list[Any]) -> bool:
@@ -120,7 +134,7 @@ def draw(random: Random) -> list[Case]:
     alone[0] = alone[0]._replace(group=2)
     kinds = (None, "explodes", "one-explodes", "one-nan")
     together = [case(3, kind, "finder.agree") for kind in kinds]
-    return [*alone, *together]
+    return [*alone, *together, case(1, "early")]
 
 
 EXERCISE = Exercise(
@@ -143,6 +157,7 @@ EXERCISE = Exercise(
         Case(curve="spike", at=13, seed=1),
         Case(curve="explodes", at=14, seed=2),
         Case(curve="nan", at=15, seed=3),
+        Case(curve="early", seed=7),
         Case(3, updates=16, seed=4, criterion="finder.agree"),
         Case(3, 1, curve="one-explodes", at=13, seed=5, criterion="finder.agree"),
         Case(3, 1, curve="one-nan", at=14, seed=6, criterion="finder.agree"),

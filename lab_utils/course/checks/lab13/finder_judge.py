@@ -15,7 +15,8 @@ from .curves import Case, Right, grows_linearly, right_outcome, update_means
 @dataclass
 class Facts:
     """One rank: the rates that moved its weights, the losses that its model gave, what the answer
-    returned, what is not as it was before, and what was sent."""
+    returned, what is not as it was before, what was sent, and how large the first update's gradient
+    was beside the right one."""
 
     moved: list[float]
     given: list[float]
@@ -24,6 +25,7 @@ class Facts:
     suggestion: float
     changed: list[str]
     sent: Sent
+    gradient: float = 1.0
 
 
 def judge(case: Case, facts: list[Facts], _: int = 0) -> Failure | None:
@@ -38,6 +40,7 @@ def judge(case: Case, facts: list[Facts], _: int = 0) -> Failure | None:
             or _smoothed(found, right_outcome(means), right_outcome(own[rank]), case)
             or _stop(case, found, right_outcome(means), len(means))
             or _returned(found, right_outcome(means))
+            or _gradient(found)
             or _left(rank, found)
         )
     return failure
@@ -147,6 +150,23 @@ def _returned(found: Facts, right: Right) -> Failure | None:
             f"{found.suggestion:.4g}",
         )
     return None
+
+
+def _gradient(found: Facts) -> Failure | None:
+    if isclose(found.gradient, 1, rel_tol=1e-6):
+        return None
+    return Failure(
+        "finder.mean",
+        t(
+            "the first update moves the weights by the mean gradient of its micro-batches and of"
+            " the ranks.",
+            "第一次更新用的梯度，是它的各微批次、各 rank 的平均。",
+        ),
+        t(
+            f"another gradient (projected, {found.gradient:.2f} times the right one).",
+            f"别的梯度（投影是应有值的 {found.gradient:.2f} 倍）。",
+        ),
+    )
 
 
 def _left(rank: int, found: Facts) -> Failure | None:

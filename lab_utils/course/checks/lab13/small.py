@@ -55,16 +55,25 @@ class Log(list):
         return self
 
 
+def pull(weight: Tensor) -> float:
+    """One number of a weight's gradient, by which two gradients are told apart."""
+    if weight.grad is None:
+        return 0.0
+    flat = weight.grad.flatten()
+    return (flat * torch.linspace(1, 2, flat.numel(), dtype=flat.dtype)).sum().item()
+
+
 class WatchedSGD(torch.optim.SGD):
     """SGD with momentum; appends to `rates`, for every step, the rate that each group's first
-    parameter really got: how far it moved, by its momentum."""
+    parameter really got: how far it moved, by its momentum. `pulls`: of each step's gradient one
+    number."""
 
     def __init__(self, groups: Any, rates: list[tuple[float, ...]]) -> None:
         super().__init__(groups, lr=1.0, momentum=0.5)
-        self.rates = rates
+        self.rates, self.pulls = rates, Log()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "rates": self.rates}
+        return {**super().__getstate__(), "rates": self.rates, "pulls": self.pulls}
 
     def step(self, closure: Any = None) -> None:
         """As SGD's."""
@@ -76,3 +85,4 @@ class WatchedSGD(torch.optim.SGD):
             moved, along = old - weight.detach(), self.state[weight]["momentum_buffer"]
             found.append(((moved * along).sum() / along.square().sum()).item())
         self.rates.append(tuple(found))
+        self.pulls.append(pull(weights[0]))
