@@ -85,6 +85,7 @@ def grade_all(
         write_text(_place(out, record["student"]), json.dumps(record, ensure_ascii=False, indent=1))
         kept[record["student"]] = record
         progress(len(kept), len(files))
+    clear_folders()  # of a grader that was still dying when we began
     return [kept[student] for student in files]
 
 

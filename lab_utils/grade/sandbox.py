@@ -153,5 +153,14 @@ def clear_folders() -> None:
     """Remove what rooms of graders that were killed have left: empty folders."""
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*-*"):
         pid = folder.name.removeprefix(FOLDERS).partition("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+        if pid.isdigit() and not _lives(int(pid)):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lives(pid: int) -> bool:
+    """Whether there is such a process; one that has ended and waits for its parent's question is
+    none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

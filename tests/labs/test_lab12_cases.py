@@ -96,7 +96,8 @@ def test_no_two_mistakes_in_adamw_come_to_the_same(seed):
     plain = adamw.visible[0] if seed == 0 else adamw.draw(Random(seed))[0]
     rates = adamw.visible[4] if seed == 0 else adamw.draw(Random(seed))[4]
     names = [m for m in adamw_rule.MISTAKES if m != "first-rate"]
-    told_apart(lambda m: list(adamw_rule.weights(plain, m)[1].values()), ["right", *names])
+    # after two steps: who forgets the moments between them does nothing wrong in the first
+    told_apart(lambda m: list(adamw_rule.weights(plain, m)[2].values()), ["right", *names])
     told_apart(lambda m: list(adamw_rule.weights(rates, m)[2].values()), ["right", "first-rate"])
 
 
