@@ -1,7 +1,6 @@
 """Planted answers of labs 05 and 06 through the grader: right ones earn every point, wrong ones
-do not. In `make test` none: test_batch.py grades a whole lab 05. In `make test-all` the solution
-and, of every sixth criterion, the wrong one that was planted last, and is hardest to catch;
-LAB_EXHAUSTIVE=2 takes all, in some twenty minutes.
+do not. They take half an hour, so neither `make test` nor CI runs them: LAB_EXHAUSTIVE=2 does.
+test_batch.py grades a whole lab 05 each time.
 
 Where the grader and the check differ, `OTHERWISE` says why.
 """
@@ -36,14 +35,10 @@ JUDGES = {judge.check: judge for lab in STEMS for judge in judges_of(lab)}
 
 def chosen(check: str) -> list:
     every = [p for p in planted(STEMS[HOMES[check].lab]) if p.check == check]
-    every = [p for p in every if p.title not in OTHERWISE]
-    if os.environ.get("LAB_EXHAUSTIVE") == "2":
-        return every
-    right = [p for p in every if p.criterion is None]
-    last = {p.criterion: p for p in every if p.criterion}
-    return [right[0], *list(last.values())[::6]]
+    return [p for p in every if p.title not in OTHERWISE]
 
 
+@pytest.mark.skipif(os.environ.get("LAB_EXHAUSTIVE") != "2", reason="LAB_EXHAUSTIVE=2 runs it")
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("check", JUDGES)
 def test_planted_answers_earn_what_they_should(check):
