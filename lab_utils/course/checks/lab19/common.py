@@ -98,10 +98,12 @@ def ended(seen: Any, case: Case, _: int) -> Failure:
 
 def first_of(found: Iterable[Failure]) -> Failure | None:
     """The first of all that a run shows, which says how many more there are."""
-    every = {one.criterion: one for one in reversed([*found])}
+    every: dict[str, Failure] = {}
+    for one in found:
+        every.setdefault(one.criterion, one)
     if not every:
         return None
-    *others, first = every.values()
+    first, *others = every.values()
     if others:
         n = len(others)
         more = t(

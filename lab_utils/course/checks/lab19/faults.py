@@ -34,7 +34,7 @@ def train_epoch(model, loader, optimizer, scheduler, accumulate, epoch):
 
 def prepare(arguments):
     on_gpu = torch.cuda.is_available()
-    dist.init_process_group("nccl" if on_gpu else "gloo")
+    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
     device = torch.device("cpu")
     if on_gpu:
         device = torch.device("cuda", dist.get_rank())

@@ -24,9 +24,11 @@ CARDS = 2  # of each machine
 
 
 def two_machines(part: Part, case: Case, folder: Path) -> Facts:
-    """A run of the script here; and `prepare` alone, once more, on machines with two GPUs each:
+    """Two runs of the script here; and `prepare` alone, once more, on machines with two GPUs each:
     half of the ranks are on the second."""
     facts = one_run(part, case, folder)
+    (folder / "again").mkdir(exist_ok=True)
+    facts.again = one_run(part, case, folder / "again").forwards[0]
     rank = int(os.environ["RANK"])
     place = {"LOCAL_RANK": str(rank % CARDS), "LOCAL_WORLD_SIZE": str(CARDS)}
     with paper_gpus() as chosen, mock.patch.dict(os.environ, place):
@@ -47,7 +49,7 @@ INVALID = "CUDA error: invalid device ordinal"
 
 @contextlib.contextmanager
 def paper_gpus() -> Iterator[list[torch.device]]:
-    """Two GPUs as a program sees them before it computes anything on them; those that it chooses."""
+    """Two GPUs as a program sees them before it computes anything on them; which it chooses."""
     chosen: list[torch.device] = []
 
     def choose(device: object) -> None:
@@ -88,7 +90,8 @@ def cards(case: Case, by_rank: list[Facts]) -> Iterator[Failure]:
         yield Failure(
             "local-rank",
             t(
-                f"two machines with {CARDS} GPUs each, ranks 0 to {case.ranks - 1}: {listed(want)}.",
+                f"two machines with {CARDS} GPUs each, ranks 0 to {case.ranks - 1}:"
+                f" {listed(want)}.",
                 f"两台机器各 {CARDS} 张 GPU，rank 0 到 {case.ranks - 1}：{listed(want)}。",
             ),
             listed(came) + t(".", "。"),
@@ -119,8 +122,8 @@ def read(case: Case, by_rank: list[Facts]) -> Iterator[Failure]:
                 f"一轮之内，{case.ranks} 个 rank 合起来把 {case.windows} 段文本各读一次。",
             ),
             t(
-                f"{sum(times.values())} windows were read in the first epoch: {len(times)} different"
-                f" ones, and {never} never.",
+                f"{sum(times.values())} windows were read in the first epoch: {len(times)}"
+                f" different ones, and {never} never.",
                 f"第一轮读了 {sum(times.values())} 段：不同的只有 {len(times)} 段，"
                 f"{never} 段从未读到。",
             ),
@@ -141,12 +144,15 @@ def drawn(case: Case, by_rank: list[Facts]) -> Iterator[Failure]:
                 f"第一次前向时，{same_masks(masks)} 个 rank 抽出了一模一样的掩码。",
             ),
         )
-    first = [facts.updates[0].weights for facts in by_rank]
-    if any(not torch.equal(first[0], one) for one in first[1:]):
+    again = [(facts.forwards[0], facts.again) for facts in by_rank]
+    if any(a.rows != b.rows or not torch.equal(a.mask, b.mask) for a, b in again):
         yield Failure(
-            "weights",
-            t("all ranks begin with the same weights.", "所有 rank 从同样的权重开始。"),
-            t("they began with different ones.", "它们的初始权重不同。"),
+            "seed",
+            t(
+                "the same seed gives the same run: text and masks.",
+                "同样的种子得到同样的运行：文本和掩码都一样。",
+            ),
+            t("a second run with it went another way.", "用它再跑一次，结果不同。"),
         )
 
 

@@ -62,7 +62,7 @@ def loss_of(model, inputs, targets):
 
 def prepare(arguments):
     on_gpu = torch.cuda.is_available()
-    dist.init_process_group("nccl" if on_gpu else "gloo")
+    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
     device = torch.device("cpu")
     if on_gpu:
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
@@ -93,9 +93,10 @@ def train_epoch(model, loader, optimizer, scheduler, accumulate, epoch):
 
 def train_mixed(model, loader, optimizer, scheduler, scaler, clip, epoch):
     loader.sampler.set_epoch(epoch)
+    device = next(model.parameters()).device.type
     total = torch.zeros(2)
     for inputs, targets in loader:
-        with torch.autocast(inputs.device.type, dtype=torch.float16):
+        with torch.autocast(device, dtype=torch.float16):
             loss = loss_of(model, inputs, targets)
         scaler.scale(loss).backward()
         scaler.unscale_(optimizer)

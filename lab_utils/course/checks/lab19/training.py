@@ -11,7 +11,6 @@ from ..verdict import Failure
 from ..wrong import look
 from .common import (
     FLOAT,
-    PATIENCE_S,
     Case,
     Facts,
     Update,
@@ -59,11 +58,12 @@ def wire(case: Case, by_rank: list[Facts]) -> Iterator[Failure]:
             t(
                 f"{times:.2f} × the gradients went into all-reduce for one update of"
                 f" {case.accumulate} micro-batches.",
-                f"{case.accumulate} 个微批次的一次更新，送进 all-reduce 的是梯度的 {times:.2f} 倍。",
+                f"{case.accumulate} 个微批次的一次更新，"
+                f"送进 all-reduce 的是梯度的 {times:.2f} 倍。",
             ),
         )
     first = [facts.updates[0] for facts in by_rank if facts.updates]
-    if any(not look(u.gradient, first[0].gradient, CLOSE).kind == "right" for u in first[1:]):
+    if any(look(u.gradient, first[0].gradient, CLOSE).kind != "right" for u in first[1:]):
         yield Failure(
             "not-summed",
             expected,
@@ -104,7 +104,10 @@ def values(case: Case, by_rank: list[Facts]) -> Iterator[Failure]:
         return
     earlier = None
     for number in range(full):
-        yield from _group(case, [one[number] for one in by_update], earlier, "value")
+        wrong = [*_group(case, [one[number] for one in by_update], earlier, "value")]
+        yield from wrong
+        if wrong:  # and so are all after it
+            return
         earlier = by_update[0][number][0]
     if len(by_rank[0].updates) != total or len(trained(by_rank[0], case)) != (
         case.epochs * case.micro_batches
@@ -126,8 +129,8 @@ def _lost(case: Case, by_rank: list[Facts]) -> Failure:
     return Failure(
         "last-group",
         t(
-            f"{case.epochs} epochs of {case.micro_batches} micro-batches make {total} updates; the"
-            f" last group of each epoch has {last} {'micro-batch' if last == 1 else 'micro-batches'}.",
+            f"{case.epochs} epochs of {case.micro_batches} micro-batches make {total} updates: the"
+            f" last group of each epoch is made of {last}.",
             f"{case.epochs} 轮、每轮 {case.micro_batches} 个微批次，应有 {total} 次更新；"
             f"每轮最后一组有 {last} 个微批次。",
         ),

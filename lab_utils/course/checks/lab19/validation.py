@@ -12,7 +12,7 @@ from ....i18n import t
 from ..exercise import Column, Exercise
 from ..ranks import Observation
 from ..verdict import Failure
-from .common import Case, Facts, first_of, loss, one_run, run_with, trained
+from .common import Case, Facts, Forward, first_of, loss, one_run, run_with, trained
 from .common import ended as crashed
 from .script import with_part
 
@@ -44,6 +44,7 @@ def true_loss(case: Case, facts: Facts) -> float:
 def printed(case: Case, by_rank: list[Facts]) -> Iterator[Failure]:
     lines = [LINE.findall(facts.printed) for facts in by_rank]
     if len(lines[0]) != case.epochs or any(lines[1:]):
+        counts = t(", ", "、").join(str(len(one)) for one in lines)
         yield Failure(
             "printed",
             t(
@@ -51,8 +52,8 @@ def printed(case: Case, by_rank: list[Facts]) -> Iterator[Failure]:
                 "每轮由 rank 0 打印一次 `epoch N validation loss X`，其他 rank 不打印。",
             ),
             t(
-                f"lines by rank: {', '.join(str(len(one)) for one in lines)}; epochs: {case.epochs}.",
-                f"各 rank 的行数：{'、'.join(str(len(one)) for one in lines)}；轮数：{case.epochs}。",
+                f"lines by rank: {counts}; epochs: {case.epochs}.",
+                f"各 rank 的行数：{counts}；轮数：{case.epochs}。",
             ),
         )
         if not lines[0]:
@@ -96,7 +97,7 @@ def printed(case: Case, by_rank: list[Facts]) -> Iterator[Failure]:
     )
 
 
-def _validated(case: Case, facts: Facts) -> list:
+def _validated(case: Case, facts: Facts) -> list[Forward]:
     return [f for f in facts.forwards if max(f.rows, default=0) >= case.windows]
 
 
@@ -106,7 +107,8 @@ def modes(case: Case, by_rank: list[Facts]) -> Iterator[Failure]:
             yield Failure(
                 "dropout",
                 t(
-                    "no dropout while the model is validated: the same weights give the same number.",
+                    "no dropout while the model is validated: the same weights give the same"
+                    " number.",
                     "验证时没有 dropout：同样的权重得到同样的数。",
                 ),
                 t(
@@ -154,6 +156,10 @@ def ended(seen: Observation, case: Case, moment: int) -> Failure:
     )
 
 
+def with_dropout(passes: list[Forward]) -> str:
+    return f"{sum(one.training for one in passes)} / {len(passes)}"
+
+
 def draw(random: Random) -> list[Case]:
     # 45 windows: neither the ranks nor the batches come out even
     return [
@@ -190,9 +196,7 @@ EXERCISE = Exercise(
         Column(
             "training passes with dropout",
             "带 dropout 的训练前向",
-            lambda case, told: "{} / {}".format(
-                sum(f.training for f in trained(told[0][0], case)), len(trained(told[0][0], case))
-            ),
+            lambda case, told: with_dropout(trained(told[0][0], case)),
         ),
     ),
     visible=(

@@ -67,8 +67,10 @@ class Update:
 @dataclass
 class Facts:
     """All that was seen of a run on one rank. `written`: the paths that it saved or moved something
-    to; `in_place`: those of them that held something when it began to save. `device`: what
-    `prepare` chose on a machine with two GPUs (see machines.py), or what it raised."""
+    to; `in_place`: those of them that it
+    began to write when no other whole checkpoint was there. `device`: what
+    `prepare` chose on a machine with two GPUs (see prepared.py), or what it raised; `again`: the
+    first pass of a second run."""
 
     forwards: list[Forward] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
@@ -76,6 +78,7 @@ class Facts:
     written: list[str] = field(default_factory=list)
     in_place: list[str] = field(default_factory=list)
     device: str = ""
+    again: Forward | None = None
 
 
 class _Wire(TorchDispatchMode):
@@ -100,7 +103,7 @@ class Watch:
     gradient does, as a large number in fp16 would."""
 
     def __init__(self, overflows: bool = False) -> None:
-        self._numbers, self._overflows = NUMBERS, overflows
+        self._numbers, self._overflows, self._had = NUMBERS, overflows, False
         self._wire, self._stack = _Wire(), contextlib.ExitStack()
         self.facts = Facts()
 
@@ -190,8 +193,13 @@ class Watch:
     def _writes(self, name: Any) -> None:
         path = os.path.abspath(name)
         self.facts.written.append(path)
-        if os.path.exists(path):
+        if os.path.exists(path) or self._has_lost_the_last():
             self.facts.in_place.append(path)
+
+    def _has_lost_the_last(self) -> bool:
+        there = os.path.exists("checkpoint.pt")
+        lost, self._had = self._had and not there, self._had or there
+        return lost
 
     def _at_replace(self, replace: Callable[..., Any], old: Any, new: Any, **how: Any) -> Any:
         self.facts.written.append(os.path.abspath(new))
