@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from . import right
 from .script import Part
 
+CHECKPOINT = "checkpoint.pt"  # as the script calls it, in its folder
 _replace = os.replace
 # of each window of text, by its bytes: the first that has them
 NUMBERS = {
@@ -67,10 +68,9 @@ class Update:
 @dataclass
 class Facts:
     """All that was seen of a run on one rank. `written`: the paths that it saved or moved something
-    to; `in_place`: those of them that it
-    began to write when no other whole checkpoint was there. `device`: what
-    `prepare` chose on a machine with two GPUs (see prepared.py), or what it raised; `again`: the
-    first pass of a second run."""
+    to; `in_place`: those of them that it began to write over a whole one, or when the last whole
+    checkpoint was gone. `device`: what `prepare` chose on a machine with two GPUs (see
+    prepared.py), or what it raised; `again`: the first pass of a second run."""
 
     forwards: list[Forward] = field(default_factory=list)
     updates: list[Update] = field(default_factory=list)
@@ -181,7 +181,7 @@ class Watch:
         name = to if isinstance(to, str | os.PathLike) else getattr(to, "name", None)
         if not isinstance(name, str | os.PathLike):
             return save(value, to, *more, **how)
-        self._writes(name)
+        self._writes(name, is_open=to is not name)
         if to is not name:
             return save(value, to, *more, **how)
         # whole at once, whatever other ranks write there: what is judged is that they do
@@ -190,20 +190,23 @@ class Watch:
         _replace(unfinished, name)
         return None
 
-    def _writes(self, name: Any) -> None:
+    def _writes(self, name: Any, is_open: bool) -> None:
         path = os.path.abspath(name)
         self.facts.written.append(path)
-        if os.path.exists(path) or self._has_lost_the_last():
+        # a file that is open exists already, whatever was there before
+        over = path == os.path.abspath(CHECKPOINT) if is_open else os.path.exists(path)
+        if over or self._has_lost_the_last():
             self.facts.in_place.append(path)
 
     def _has_lost_the_last(self) -> bool:
-        there = os.path.exists("checkpoint.pt")
+        there = os.path.exists(CHECKPOINT)
         lost, self._had = self._had and not there, self._had or there
         return lost
 
     def _at_replace(self, replace: Callable[..., Any], old: Any, new: Any, **how: Any) -> Any:
         self.facts.written.append(os.path.abspath(new))
-        return replace(old, new, **how)
+        replace(old, new, **how)
+        self._has_lost_the_last()
 
 
 @contextlib.contextmanager
