@@ -1,8 +1,9 @@
-"""Lab 19's faults hide none of the others; what the lab hands out is what its first cell writes; and
-a script that hangs comes to its end and says where each rank waits."""
+"""Lab 19's faults hide none of the others, what the lab hands out is what its first cell writes,
+and a script that hangs comes to its end and says where each rank waits."""
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from random import Random
@@ -24,9 +25,7 @@ from lab_utils.course.checks.ranks import observe
 from lab_utils.course.scripts.attempt import attempt
 
 SOLUTIONS = Path(__file__).resolve().parents[2] / "solutions"
-SINGLE = [
-    one for one in planted("19_debugging") if one.criterion and one.title != "as it was found"
-]
+FOUND = "as it was found"
 # a wrong value that is wrong in two ways: no rank has the mean of all any more
 CONSEQUENCES = {"not-summed"}
 
@@ -38,18 +37,24 @@ def handed_out() -> dict[str, str]:
     return {cell.id: cell.source for cell in lab.cells}
 
 
+def parts(code: str) -> dict[str, str]:
+    """The functions and classes of a cell or a script, however they are laid out."""
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    return {n.name: ast.unparse(n) for n in ast.parse(code).body if isinstance(n, kinds)}
+
+
 def test_the_lab_hands_out_what_the_script_of_its_first_cell_does():
-    cells, script = handed_out(), given()
+    cells, script = handed_out(), parts(given())
     for name in ("validate", "train-epoch", "prepare", "checkpoint", "train-mixed"):
-        assert f"\n{cells[name]}\n" in script, name
+        assert parts(cells[name]).items() <= script.items(), name
     assert "MENDED" not in "".join(cells.values())
 
 
 def test_the_solution_is_what_checks_put_in_the_place_of_other_parts():
-    text = re.sub(r"^ *# .*\n", "", RIGHT.read_text(encoding="utf-8"), flags=re.M)
+    right_ones = parts(RIGHT.read_text(encoding="utf-8"))
     for one in planted("19_debugging"):
         if one.title == "the solution":
-            assert one.cell.strip() in text, one.check
+            assert parts(one.cell).items() <= right_ones.items(), one.check
 
 
 @pytest.mark.parametrize(
@@ -57,7 +62,7 @@ def test_the_solution_is_what_checks_put_in_the_place_of_other_parts():
 )
 def test_as_it_was_found_one_fault_is_named_and_the_others_are_counted(check_name, more):
     exercise = getattr(check, check_name)
-    found = [p for p in planted("19_debugging") if p.title == "as it was found"]
+    found = [p for p in planted("19_debugging") if p.title == FOUND]
     [cell] = [p.cell for p in found if p.check == check_name]
     answer = define(cell, HOMES[check_name].answer, f"<as found: {check_name}>")
     failure = exercise.examine([answer], exercise.visible)[0]
@@ -67,7 +72,8 @@ def test_as_it_was_found_one_fault_is_named_and_the_others_are_counted(check_nam
 @pytest.mark.skipif(not EXHAUSTIVE, reason="tests/labs/test_labs.py runs them, too")
 @pytest.mark.parametrize("exercise", exercises("lab19"), ids=lambda exercise: exercise.check)
 def test_one_fault_that_is_left_fails_nothing_else(exercise):
-    left = [one for one in SINGLE if one.check == exercise.check]
+    every = [one for one in planted("19_debugging") if one.check == exercise.check]
+    left = [one for one in every if one.criterion and one.title != FOUND]
     outcomes = exercise.examine([one.answer for one in left], exercise.visible)
     for one, outcome in zip(left, outcomes, strict=True):
         alone = "besides" not in outcome.came or one.criterion in CONSEQUENCES
@@ -84,7 +90,7 @@ def test_the_page_says_what_the_script_does():
     facts = observe(check.train_epoch.run, 2, [(Part(text), [own])])[0].complete(0)
     assert round(sent(own, facts[0]), 2) == 4.00
     rates = [update.rate for update in facts[0].updates]
-    assert 0.25 < next(n for n, rate in enumerate(rates) if not rate) / len(rates) < 0.3
+    assert 0.25 <= next(n for n, rate in enumerate(rates) if not rate) / len(rates) < 0.3
     losses = [float(x) for _, x in validation.LINE.findall(facts[0].printed)]
     assert losses == sorted(losses, reverse=True)
     passes = [trained(one, own) for one in facts]

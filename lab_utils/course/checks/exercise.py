@@ -20,7 +20,6 @@ of it in solutions/planted, and tests/labs judges them all by declaration. An ex
     moment     moment(m) -> words that follow the case's; "" for none
     lines      lines(told cases) -> text under the table
     ended      ended(seen, case, moment) -> the Failure when the answer never came so far
-    handed     handed(answer) -> what the ranks are given in its place (its source, say)
 
 Cases with the same number of ranks share a launch, and so may several answers.
 """
@@ -76,7 +75,6 @@ class Exercise:
     moment: Callable[[int], str] = lambda _: ""
     lines: Callable[[list[tuple[Any, Told]]], Sequence[str]] = lambda _: ()
     ended: Callable[[Observation, Any, int], Failure] = _crash
-    handed: Callable[[Any], Any] = lambda answer: answer
 
     def __call__(self, answer: Any) -> Result:
         """Judge `answer` on the visible cases; a pass is kept with the learner's progress."""
@@ -109,13 +107,12 @@ class Exercise:
 
     def _examine(self, answers: Sequence[Any], cases: Sequence[Any]) -> list[Failure | Measured]:
         failed: dict[int, Failure] = {}
-        given = [self.handed(answer) for answer in answers]
         passed: dict[int, list[tuple[Any, Told]]] = {number: [] for number in range(len(answers))}
         for ranks in dict.fromkeys(_ranks(case) for case in cases):
             mine = [case for case in cases if _ranks(case) == ranks]
             left = [number for number in passed if number not in failed]
             while left:
-                seen = observe(self.run, ranks, [(given[number], mine) for number in left])
+                seen = observe(self.run, ranks, [(answers[number], mine) for number in left])
                 for number, one in zip(left, seen, strict=False):
                     found = self._first_failure(one, mine)
                     if isinstance(found, Failure):

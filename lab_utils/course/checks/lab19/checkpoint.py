@@ -13,10 +13,10 @@ import torch
 import torch.distributed as dist
 
 from ....i18n import t
-from ..exercise import Column, Exercise
+from ..exercise import Column
 from ..verdict import Failure
-from .common import Case, Facts, Update, ended, first_of, run_with, trained
-from .script import Part, with_part
+from .common import Case, Facts, PartExercise, Update, ended, first_of, run_with, trained
+from .script import Part
 from .watching import run_script
 
 
@@ -186,7 +186,7 @@ def draw(random: Random) -> list[Case]:
     ]
 
 
-EXERCISE = Exercise(
+EXERCISE = PartExercise(
     check="resume",
     answer="Checkpoint",
     lab="lab19",
@@ -217,5 +217,4 @@ EXERCISE = Exercise(
     ),
     draw=draw,
     ended=ended,
-    handed=with_part,
 )

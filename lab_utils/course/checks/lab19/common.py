@@ -15,13 +15,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ....i18n import t
+from ..exercise import Exercise
 from ..ranks import begin_case, crash, saw
-from ..verdict import Failure
+from ..verdict import Failure, Measured
 from . import right
-from .script import Part
+from .script import Part, with_part
 from .watching import Facts, Forward, Update, run_script
 
-PATIENCE_S = 20.0  # a run takes half a second; ranks that share two cores with others may wait
+RUN_S = 20.0  # a run takes half a second; ranks that share two cores with others may wait
 FLOAT = 4  # bytes
 _folders = itertools.count()
 
@@ -70,6 +71,13 @@ class Case:
         return t(", ", "，").join(parts)
 
 
+class PartExercise(Exercise):
+    """An exercise whose answer is a part of the script: the ranks are given the whole, as text."""
+
+    def examine(self, answers: Sequence[Any], cases: Sequence[Any]) -> list[Failure | Measured]:
+        return super().examine([with_part(answer) for answer in answers], cases)
+
+
 def run_with(
     once: Callable[[Part, Case, Path], Any],
 ) -> Callable[[Part, Sequence[Case], float], None]:
@@ -78,7 +86,7 @@ def run_with(
     def run(part: Part, cases: Sequence[Case], patience: float) -> None:
         for number, case in enumerate(cases):
             dist.all_reduce(torch.zeros(1, dtype=torch.int8))  # nobody is still in the case before
-            begin_case(number, patience * PATIENCE_S / 4)
+            begin_case(number, RUN_S)
             folder = Path(get_temp_dir()) / f"case{next(_folders)}"
             folder.mkdir(exist_ok=True)
             saw(number, once(part, case, folder))
@@ -93,7 +101,7 @@ def one_run(part: Part, case: Case, folder: Path) -> Facts:
 
 def ended(seen: Any, case: Case, _: int) -> Failure:
     """Who raised, or waits for whom."""
-    return crash(seen, "", None, PATIENCE_S)
+    return crash(seen, "", None, RUN_S)
 
 
 def first_of(found: Iterable[Failure]) -> Failure | None:

@@ -9,11 +9,21 @@ from random import Random
 import torch
 
 from ....i18n import t
-from ..exercise import Column, Exercise
+from ..exercise import Column
 from ..verdict import Failure
 from ..wrong import look
-from .common import Case, Facts, ended, first_of, gradient, loss, one_run, run_with, trained
-from .script import with_part
+from .common import (
+    Case,
+    Facts,
+    PartExercise,
+    ended,
+    first_of,
+    gradient,
+    loss,
+    one_run,
+    run_with,
+    trained,
+)
 from .training import RATE
 
 LINE = re.compile(r"^epoch (\d+) training loss (\S+)$", re.M)
@@ -181,7 +191,7 @@ def draw(random: Random) -> list[Case]:
     ]
 
 
-EXERCISE = Exercise(
+EXERCISE = PartExercise(
     check="train_mixed",
     answer="train_mixed",
     lab="lab19",
@@ -216,5 +226,4 @@ EXERCISE = Exercise(
     ),
     draw=draw,
     ended=ended,
-    handed=with_part,
 )

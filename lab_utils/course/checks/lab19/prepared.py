@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from ....i18n import t
-from ..exercise import Column, Exercise
+from ..exercise import Column
 from ..verdict import Failure
-from .common import Case, Facts, ended, first_of, one_run, run_with, trained
-from .script import Part, with_part
+from .common import Case, Facts, PartExercise, ended, first_of, one_run, run_with, trained
+from .script import Part
 from .watching import as_script
 
 CARDS = 2  # of each machine
@@ -174,7 +174,7 @@ def draw(random: Random) -> list[Case]:
     ]
 
 
-EXERCISE = Exercise(
+EXERCISE = PartExercise(
     check="prepare",
     answer="prepare",
     lab="lab19",
@@ -203,5 +203,4 @@ EXERCISE = Exercise(
     visible=(Case(4, batch=3, over=2, dropout=0.25),),
     draw=draw,
     ended=ended,
-    handed=with_part,
 )

@@ -71,8 +71,18 @@ def put_together(text: str, answers: Sequence[Any]) -> str:
                     "这一格要把你的这一段写进脚本，需要它的源码：请先运行定义它的单元格。",
                 )
             )
-        text = _replaced(text, answer.__name__, source)
+        text = _replaced(text, answer.__name__, _definitions(source))
     return text
+
+
+def _definitions(cell: str) -> str:
+    """What a cell defines: without IPython's own commands, and without calls, as of a check."""
+    own = "\n".join("" if line.startswith(("%", "!", "?")) else line for line in cell.split("\n"))
+    lines = own.split("\n")
+    for node in ast.parse(own).body:
+        if isinstance(node, ast.Expr):
+            lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+    return "\n".join(lines).strip("\n")
 
 
 def write_given(name: str) -> None:

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from random import Random
 
 from ....i18n import t
-from ..exercise import Column, Exercise
+from ..exercise import Column
 from ..verdict import Failure
 from ..wrong import look
 from .common import (
     FLOAT,
     Case,
     Facts,
+    PartExercise,
     Update,
     ended,
     first_of,
@@ -22,7 +23,6 @@ from .common import (
     run_with,
     trained,
 )
-from .script import with_part
 
 RATE = 0.5
 CLOSE = 1e-3  # fp32, sums in another order
@@ -188,7 +188,7 @@ def draw(random: Random) -> list[Case]:
     return cases
 
 
-EXERCISE = Exercise(
+EXERCISE = PartExercise(
     check="train_epoch",
     answer="train_epoch",
     lab="lab19",
@@ -210,5 +210,4 @@ EXERCISE = Exercise(
     visible=(Case(2, accumulate=3, micro_batches=8), Case(3, accumulate=4, micro_batches=9)),
     draw=draw,
     ended=ended,
-    handed=with_part,
 )

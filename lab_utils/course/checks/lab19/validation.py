@@ -9,12 +9,11 @@ from random import Random
 import torch
 
 from ....i18n import t
-from ..exercise import Column, Exercise
+from ..exercise import Column
 from ..ranks import Observation
 from ..verdict import Failure
-from .common import Case, Facts, Forward, first_of, loss, one_run, run_with, trained
+from .common import Case, Facts, Forward, PartExercise, first_of, loss, one_run, run_with, trained
 from .common import ended as crashed
-from .script import with_part
 
 HELD_OUT = 45  # windows, as in the script
 CLOSE = 5e-6  # printed with six decimals
@@ -174,7 +173,7 @@ def draw(random: Random) -> list[Case]:
     ]
 
 
-EXERCISE = Exercise(
+EXERCISE = PartExercise(
     check="validate",
     answer="validate",
     lab="lab19",
@@ -205,5 +204,4 @@ EXERCISE = Exercise(
     ),
     draw=draw,
     ended=ended,
-    handed=with_part,
 )
