@@ -75,8 +75,11 @@ def run(args: argparse.Namespace) -> int:
         writable(path)
     from .. import train
     from ..train.gradients import GradientsNotWrittenError
+    from ..train.room import why_not_on_gpus
 
     first = int(os.environ.get("RANK", "0")) == 0  # under torchrun every rank comes by here
+    if first and (reason := why_not_on_gpus(config)):
+        print(reason, file=sys.stderr)
     failure = None
     try:
         report = train(
