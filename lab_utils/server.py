@@ -19,8 +19,8 @@ from .sizes import size
 SESSION_BYTES = 1_700_000_000
 SERVER_BYTES = 120_000_000
 SESSION_PROCESSES = 12
-SESSION_THREADS = 70
-SESSION_FILES = 400
+SESSION_THREADS = 130
+SESSION_FILES = 450
 COPY_BYTES = 26_000_000  # a learner's own copy of lessons and labs
 RANKS = 2  # of a typical cell
 # a cell that takes 5 s alone may take so many times as long when all press the key at once
