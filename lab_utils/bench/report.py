@@ -54,7 +54,7 @@ def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
     found = {"python": platform.python_version()}
-    for name in ("lab_utils", "torch", "deepspeed"):
+    for name in ("llm-training-lab", "torch", "deepspeed"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

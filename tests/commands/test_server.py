@@ -56,11 +56,7 @@ def test_a_machine_that_carries_the_class_has_no_shortage(carries):
 
 @pytest.mark.parametrize(
     ("cores", "free", "gpus", "short"),
-    [
-        (4, 128e9, 0, "cores"),
-        (64, 16e9, 0, "free memory"),
-        (64, 128e9, 4, "GPUs"),
-    ],
+    [(4, 128e9, 0, "cores"), (64, 16e9, 0, "free memory"), (64, 128e9, 4, "GPUs")],
 )
 def test_each_shortage_is_named_with_its_remedy(carries, cores, free, gpus, short):
     carries(cores, free, gpus)
