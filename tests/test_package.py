@@ -6,10 +6,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 from playwright.sync_api import sync_playwright
 
 import lab_utils
@@ -100,3 +102,27 @@ def test_a_notebook_of_another_version_is_said(monkeypatch, capsys):
     begin("en", "9.9.9")
     assert "made with version 9.9.9 of the course" in capsys.readouterr().out
     set_language("en")
+
+
+def test_the_citation_names_the_version_and_the_repository():
+    """Read as lines: the file is a dozen of them."""
+    lines = (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+    assert f"version: {lab_utils.__version__}" in lines
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    assert f"repository-code: {project['urls']['Repository']}" in lines
+
+
+def test_issue_templates_are_forms_that_github_reads():
+    """The keys that its documentation requires: name, description, body; each entry a type, and an
+    id of its own."""
+    forms = sorted((REPOSITORY / ".github/ISSUE_TEMPLATE").glob("*.yml"))
+    for path in [form for form in forms if form.name != "config.yml"]:
+        form = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert {"name", "description", "body"} <= set(form), path.name
+        ids = [entry["id"] for entry in form["body"]]
+        assert len(set(ids)) == len(ids) > 0
+        assert all(entry["attributes"]["label"] for entry in form["body"])
+        assert all(
+            entry["type"] in {"input", "textarea", "dropdown", "checkboxes"}
+            for entry in form["body"]
+        )
