@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 from answers import define, planted
-from pairs import EXHAUSTIVE
+from pairs import EVERYTHING
 
 from lab_utils.course import check
 from lab_utils.course.build_notebook import notebook
@@ -69,7 +69,7 @@ def test_as_it_was_found_one_fault_is_named_and_the_others_are_counted(check_nam
     assert f"shows {more} more faults besides" in failure.came
 
 
-@pytest.mark.skipif(not EXHAUSTIVE, reason="tests/labs/test_labs.py runs them, too")
+@pytest.mark.skipif(not EVERYTHING, reason="tests/labs/test_labs.py runs them, too")
 @pytest.mark.parametrize("exercise", exercises("lab19"), ids=lambda exercise: exercise.check)
 def test_one_fault_that_is_left_fails_nothing_else(exercise):
     every = [one for one in planted("19_debugging") if one.check == exercise.check]
