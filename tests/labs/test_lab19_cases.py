@@ -86,7 +86,7 @@ def test_the_page_says_what_the_script_does():
     validate = re.compile(r"^def validate\b.*?(?=^\S)", re.M | re.S)
     mended = validate.search(RIGHT.read_text(encoding="utf-8"))[0]
     text = validate.sub(lambda _: mended, given())
-    own = Case(2, batch=8, accumulate=4, micro_batches=13)
+    own = Case(2, batch=8, accumulate=4, micro_batches=13, epochs=6, dropout=0.1)  # its defaults
     facts = observe(check.train_epoch.run, 2, [(Part(text), [own])])[0].complete(0)
     assert round(sent(own, facts[0]), 2) == 4.00
     rates = [update.rate for update in facts[0].updates]
