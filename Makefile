@@ -2,7 +2,7 @@
 # make test           what a change has to pass: of every large set the cases in which any two values meet
 # make test-all       all cases of those sets, and every lesson in both languages
 # make build          the notebooks from their sources
-# make site           the course as static pages in build/site, both languages, no kernel, no third party (once 120 MB)
+# make site           the course as static pages in build/site, both languages, no kernel, no third party (once 90 MB)
 # make cuda-rules     what CUDA's kernels keep, recorded anew without a GPU, and the estimator held to it (once 4.7 GB)
 # make exports        what Megatron-LM's and torchtitan's own parsers make of our exports, recorded anew (once 1.5 GB)
 # All of it stays in this folder: .venv (libraries) and .cache (JupyterLab's settings).
