@@ -3,6 +3,7 @@ both languages."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ def option_id(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, float):
-        return f"{value:g}"
+        return re.sub(r"e([+-])0*", lambda power: "e" + power[1].strip("+"), f"{value:g}")
     if isinstance(value, tuple):
         return "-".join(map(option_id, value))
     return str(value)
