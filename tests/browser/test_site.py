@@ -217,7 +217,16 @@ def test_a_setting_goes_along_into_the_other_language(site):
 
 
 def test_no_english_of_the_generator_is_left_in_a_chinese_page(site):
-    words = ("Next", "Previous", "Home", "Search", "Contents", "On this page", "Toggle", "Skip to")
+    words = (
+        "Next",
+        "Previous",
+        "Home",
+        "Search",
+        "Contents",
+        "On this page",
+        "Toggle",
+        "Skip to",
+    ) + ("Menu", "Expand", "mode", "Made with", "Back to top")
     with site.open("zh/tools/zero.html") as watched:
         page = watched.page
         frame = page.evaluate(script("words_around"))
