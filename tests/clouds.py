@@ -14,6 +14,8 @@ from contextlib import suppress
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
+from lab_utils import __version__
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 # runs a notebook as a page in JupyterLab does, and keeps what it printed
 RUN = """
@@ -67,13 +69,15 @@ def _link(source: Path, target: Path) -> None:
 
 
 def repository(folder: Path) -> Path:
-    """A repository of what git knows of here, as it lies in the working tree, in one commit."""
+    """A repository of what git knows of here, as it lies in the working tree, in one commit that has
+    the tag of this version."""
     listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=REPOSITORY, text=True)
     for name in filter(None, listed.split("\0")):
         if (REPOSITORY / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(REPOSITORY / name, folder / name)
     who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
-    for command in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "as it is"]):
+    commit, tag = [*who, "commit", "-q", "-m", "as it is"], ["tag", f"v{__version__}"]
+    for command in (["init", "-q"], ["add", "-A"], commit, tag):
         subprocess.run(["git", *command], cwd=folder, check=True)
     return folder
