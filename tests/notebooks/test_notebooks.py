@@ -3,9 +3,10 @@ first exercise.
 
 In `make test-all`, and so in CI, every lab runs in both languages, every lesson in one, for its
 code is the same in both and the build has executed either, and every third solution, for its
-answers are handed in to the checks besides (`LAB_EXHAUSTIVE=2` runs all). In `make test` the first lesson runs, the first
-solution and the first lab, each in one language: what another prints was seen by the build, and
-`build --check` refuses it as soon as anything in its import closure has changed.
+answers are handed in to the checks besides (`LAB_EXHAUSTIVE=2` runs all). In `make test` the first
+lesson runs, the first solution and the first lab, each in one language: what another prints was
+seen by the build, and `build --check` refuses it as soon as anything in its import closure has
+changed.
 None runs again where this machine has just executed it: by the build or by this test, with the same
 libraries, code and outputs.
 """
