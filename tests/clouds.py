@@ -69,7 +69,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def repository(folder: Path) -> Path:
-    """A repository of what git knows of here, as it lies in the working tree, in one commit that has
+    """A repository of what git knows of here, as it lies in the working tree, in one commit with
     the tag of this version."""
     listed = subprocess.check_output(["git", "ls-files", "-z"], cwd=REPOSITORY, text=True)
     for name in filter(None, listed.split("\0")):
