@@ -105,7 +105,7 @@ def furnish(room: dict[str, Any]) -> None:
     for path in room["readable"]:
         if os.path.islink(path):
             os.makedirs(os.path.dirname(root + path), exist_ok=True)
-            os.symlink(os.readlink(path), root + path)
+            os.symlink(os.path.realpath(path), root + path)
         elif os.path.exists(path):
             bind(path, root + path)
     for path in room["hidden"]:

@@ -69,7 +69,7 @@ class Room:
             argv=list(argv),
             spaces=[*SPACES] if as_root else ["user", *SPACES],
             uid=FIRST_UID + number if as_root else None,
-            readable=_outermost([*SYSTEM, *python_paths(), *map(str, readable)]),
+            readable=_readable([*SYSTEM, *python_paths(), *map(str, readable)]),
             hidden=[str(path) for path in hidden],
             disk_bytes=limits.disk_bytes,
             threads=THREADS,
@@ -143,9 +143,9 @@ def python_paths() -> list[str]:
     return [sys.base_prefix, sys.prefix, *(p for p in sys.path if p.endswith("-packages"))]
 
 
-def _outermost(paths: Sequence[str]) -> list[str]:
-    """Without those that lie in another of them."""
-    real = list(dict.fromkeys(paths))
+def _readable(paths: Sequence[str]) -> list[str]:
+    """With what links among them lead to, and without those that lie in another of them."""
+    real = list(dict.fromkeys([*paths, *map(os.path.realpath, paths)]))
     return [p for p in real if not any(p != q and p.startswith(q.rstrip("/") + "/") for q in real)]
 
 
