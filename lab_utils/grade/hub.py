@@ -7,7 +7,6 @@ so that ranks that wait for each other are found at once and not by a clock.
 
 from __future__ import annotations
 
-import os
 import select
 import time
 from collections import defaultdict, deque
@@ -18,7 +17,10 @@ import numpy as np
 
 from .crew import Seat
 from .frames import Frame, FrameError, read_frame, write_frame
+from .patience import LOOK_S, Patience
 
+FRAME_S = 120.0  # from its first byte to its last
+MOST_BYTES, MOST_WORDS = 1 << 30, 100_000  # of one call, which the grader has to keep
 Gate = Callable[[int, dict[str, Any], list[np.ndarray]], Frame]
 
 
@@ -51,7 +53,8 @@ class Hub:
     orders:    what each rank is told to do
     gate:      gate(rank, words, arrays) -> what to answer a rank that stands at a gate
     hold:      hold(rank): while it is true, nothing that the rank waits for arrives
-    slow:      a rank whose words are heard late
+    cpu_s:     seconds of a core that each rank may use (patience.py)
+    slow:      a rank that is heard when no other one can go on without it
     """
 
     def __init__(
@@ -60,12 +63,13 @@ class Hub:
         orders: Sequence[Frame],
         gate: Gate,
         hold: Callable[[int], bool] = lambda _: False,
-        within_s: float = 30.0,
+        cpu_s: float = 10.0,
         slow: int | None = None,
     ) -> None:
         self.passed: list[list[Passed]] = [[] for _ in seats]
         self._seats, self._orders, self._gate, self._hold = seats, orders, gate, hold
-        self._until, self._within_s, self._slow = 0.0, within_s, slow
+        self._patience = Patience([seat.room.pid for seat in seats], cpu_s * seats[0].patience)
+        self._until, self._slow, self._carried = self._patience.until, slow, 0
         self._standing: dict[int, Frame] = {}
         self._done: dict[int, Frame] = {}
         self._collectives: list[dict[int, Frame]] = []
@@ -75,9 +79,6 @@ class Hub:
 
     def run(self) -> list[Frame] | Trouble:
         """What each rank said when it was done; or what went wrong first."""
-        # on a machine with too much to do everybody is slow
-        self._within_s *= min(4.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
-        self._until = time.monotonic() + self._within_s
         try:
             for rank, order in enumerate(self._orders):
                 self._say(rank, order)
@@ -87,6 +88,10 @@ class Hub:
         except _Stopped as stopped:
             return stopped.args[0]
         return [self._done[rank] for rank in range(len(self._seats))]
+
+    def used(self) -> list[float]:
+        """Seconds of a core, of each rank, as they were last looked at."""
+        return [self._patience.used(rank) for rank in range(len(self._seats))]
 
     def never_waited(self, rank: int) -> list[str]:
         """Collectives of a rank whose result it never waited for."""
@@ -103,10 +108,10 @@ class Hub:
         except EOFError:
             self._ended(rank)
         except TimeoutError:
-            self._stop("hung", rank, f"after {self._within_s:.0f} s it does not listen")
+            self._stop("hung", rank, "it does not listen")
 
     def _ended(self, rank: int) -> None:
-        self._stop("ended", rank, self._seats[rank].end())
+        self._stop("ended", rank, self._seats[rank].ended())
 
     def _hear_next(self) -> None:
         """The next words of those who run; nobody runs, or too long: trouble."""
@@ -115,23 +120,23 @@ class Hub:
             if len(self._done) < len(self._seats):
                 self._deadlock()
             return
-        ends = {self._seats[rank].line: rank for rank in running}
-        ready = select.select([*ends], [], [], max(0.0, self._until - time.monotonic()))[0]
-        if not ready:
-            self._stop("hung", running[0], f"after {self._within_s:.0f} s it was still running")
-        for rank in sorted((ends[end] for end in ready), key=lambda rank: rank == self._slow):
-            if rank == self._slow:
-                time.sleep(0.01)
-            self._hear(rank)
+        # a slow rank is so slow that all others have gone as far as they can
+        listened = [rank for rank in running if rank != self._slow] or running
+        ends = {self._seats[rank].line: rank for rank in listened}
+        ready = select.select([*ends], [], [], LOOK_S)[0]
+        if over := self._patience.gone(listened, quiet=not ready):
+            self._stop("hung", *over)
+        for end in ready:
+            self._hear(ends[end])
 
     def _hear(self, rank: int) -> None:
         try:
-            frame = read_frame(self._seats[rank].line, self._until)
+            frame = read_frame(self._seats[rank].line, time.monotonic() + FRAME_S)
             self._take(rank, frame)
         except EOFError:
             self._ended(rank)
         except TimeoutError:
-            self._stop("hung", rank, f"after {self._within_s:.0f} s it was still running")
+            self._stop("nonsense", rank, "it began to say something and never came to its end")
         except (FrameError, AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
             self._stop("nonsense", rank, f"it said what no rank says ({type(error).__name__})")
 
@@ -146,6 +151,9 @@ class Hub:
         sizes = [(a.nbytes, a.size) for a in frame.arrays]
         # what stands at a gate is looked at there, and is no message
         nbytes, numel = sizes[0] if sizes and op != "gate" else (0, 0)
+        self._carried += nbytes
+        if self._carried > MOST_BYTES or len(self.passed[rank]) > MOST_WORDS:
+            self._stop("nonsense", rank, "it said more than anybody has to say")
         self.passed[rank].append(Passed(op, words, nbytes, numel))
         if op == "send":
             channel = (rank, int(words["to"]), int(words["channel"]))

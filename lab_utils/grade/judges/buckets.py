@@ -24,7 +24,7 @@ from ..hub import Hub, Trouble
 from ..inside.chain import Chain
 from .judge import Criterion, Judge, Outcomes
 
-WITHIN_S = 20.0
+CPU_S = 10.0
 STEPS = 2
 BATCH = 4
 # of the gradients' norm: what another order of adding may change
@@ -183,7 +183,7 @@ def _draw_one(
 def examine(case: Buckets, seats: list[Seat], random: Random) -> Outcomes | Trouble:
     """Two steps, judged on the gradients that came out and on what passed, in which order."""
     call = _Call(case, random)
-    hub = Hub(seats, call.orders(), call.gate, call.working, WITHIN_S, case.slow)
+    hub = Hub(seats, call.orders(), call.gate, call.working, CPU_S, case.slow)
     came = hub.run()
     if isinstance(came, Trouble):
         if came.kind == "hung" and any(map(call.working, range(case.ranks))):

@@ -15,7 +15,7 @@ from ..frames import Frame
 from ..hub import Hub, Trouble
 from .judge import Criterion, Judge, Outcomes
 
-WITHIN_S = 180.0
+CPU_S = 180.0
 REASON = "judged by the check in the answer's own process"
 _HIDDEN = Criterion("hidden cases", "the check's hidden cases", "自动检查的隐藏用例")
 
@@ -39,7 +39,7 @@ def judges_by_check(lab: str) -> list[Judge]:
 def _judge(check: str, answer: str) -> Judge:
     def examine(cases: Cases, seats: list[Seat], _: Random) -> Outcomes | Trouble:
         words = dict(do="check", answer=answer, check=check, seed=cases.seed, lang=language())
-        came = Hub(seats, [Frame(words)], lambda *_: Frame(0), within_s=WITHIN_S).run()
+        came = Hub(seats, [Frame(words)], lambda *_: Frame(0), cpu_s=CPU_S).run()
         return came if isinstance(came, Trouble) else {_HIDDEN.name: _failure(came[0].words)}
 
     return Judge(

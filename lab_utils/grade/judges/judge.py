@@ -13,7 +13,7 @@ from ..crew import Crew, LoadError
 from ..hub import Trouble
 from ..submission import Program
 
-HANGS = 2  # after so many calls that came to no end the others are not tried
+ONCE_HUNG = 0.3  # of the usual patience is left for an answer that has come to no end before
 Outcomes = Mapping[str, Failure | None]  # by criterion
 
 
@@ -48,34 +48,28 @@ class Mark(NamedTuple):
 
 
 def mark(judge: Judge, program: Program, crew: Crew, seed: str) -> list[Mark]:
-    """An answer's marks, in the order of the criteria. The same seed draws the same calls."""
+    """An answer's marks, in the order of the criteria. The same seed draws the same calls, and the
+    same inputs of each. A call that could only show again what has failed is left out, so that each
+    criterion fails by one hang at the most."""
     if not program.source:
         words = t("an answer.", "有答案。"), t(*program.trouble)
         return [Mark(one, Failure("missing", *words)) for one in judge.criteria]
-    random, shown = Random(f"{seed} {judge.check}"), dict[str, Failure | None]()
-    hangs = 0
-    for call in judge.draw(random):
-        if hangs == HANGS:
-            outcomes = _all_fail(judge, call, _not_tried())
-        else:
-            outcomes, hung = _try(judge, call, program, crew, random)
-            hangs += hung
-        for name, failure in outcomes.items():
+    seed, shown, patience = f"{seed} {judge.check}", dict[str, Failure | None](), 1.0
+    for number, call in enumerate(judge.draw(Random(seed))):
+        if all(shown.get(name) for name in judge.shows(call)):
+            continue
+        try:
+            seats = crew.seats(program.source, call.ranks, patience)
+        except LoadError as error:
+            failure = _ended("raised", str(error))
+            return [Mark(one, failure) for one in judge.criteria]
+        came = judge.examine(call, seats, Random(f"{seed} {number}"))
+        if isinstance(came, Trouble):
+            patience = ONCE_HUNG if came.kind == "hung" else patience
+            came = _all_fail(judge, call, _ended(came.kind, f"rank {came.rank}: {came.words}"))
+        for name, failure in came.items():
             shown[name] = shown.get(name) or failure
-    return [Mark(one, shown.get(one.name, _not_tried())) for one in judge.criteria]
-
-
-def _try(
-    judge: Judge, call: Any, program: Program, crew: Crew, random: Random
-) -> tuple[Outcomes, bool]:
-    try:
-        came = judge.examine(call, crew.seats(program.source, call.ranks), random)
-    except LoadError as error:
-        return _all_fail(judge, call, _ended("raised", str(error))), "running" in str(error)
-    if isinstance(came, Trouble):
-        where = f"rank {came.rank}: {came.words}"
-        return _all_fail(judge, call, _ended(came.kind, where)), "still running" in came.words
-    return came, False
+    return [Mark(one, shown[one.name]) for one in judge.criteria]
 
 
 def _all_fail(judge: Judge, call: Any, failure: Failure) -> Outcomes:
@@ -88,11 +82,3 @@ def _ended(kind: str, words: str) -> Failure:
         "每个 rank 都正常返回：不抛异常，也不让别人一直等。",
     )
     return Failure(kind, expected, words)
-
-
-def _not_tried() -> Failure:
-    return Failure(
-        "hung",
-        t("every call comes to its end.", "每次调用都能结束。"),
-        t("it was not tried: calls before it hung.", "没有再试：之前的调用一直没有结束。"),
-    )

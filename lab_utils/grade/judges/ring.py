@@ -18,7 +18,7 @@ from ..frames import Frame
 from ..hub import Hub, Trouble
 from .judge import Criterion, Judge, Outcomes
 
-WITHIN_S = 10.0
+CPU_S = 10.0
 COMBINE = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum, "multiply": np.multiply}
 
 
@@ -42,7 +42,7 @@ def _examine_bounds(call: Bounds, seats: list[Seat], _: Random) -> Outcomes | Tr
     order = Frame(
         {"do": "chunk_bounds", "answer": "chunk_bounds", "numel": call.numel, "n": call.n}
     )
-    came = Hub(seats, [order], lambda *_: Frame(0), within_s=WITHIN_S).run()
+    came = Hub(seats, [order], lambda *_: Frame(0), cpu_s=CPU_S).run()
     if isinstance(came, Trouble):
         return came
     failure = chunks.judge(chunks.Case(call.numel, call.n), [came[0].words["done"]])
@@ -123,7 +123,7 @@ def _examine_ring(call: Ring, seats: list[Seat], random: Random) -> Outcomes | T
         )
         for rank in range(call.ranks)
     ]
-    hub = Hub(seats, orders, _bounds, within_s=WITHIN_S, slow=call.slow)
+    hub = Hub(seats, orders, _bounds, cpu_s=CPU_S, slow=call.slow)
     came = hub.run()
     if isinstance(came, Trouble):
         return came

@@ -19,7 +19,7 @@ from . import held
 from .judge import Criterion, Judge, Outcomes
 from .training import BEGINS, LARGE_SAMPLE, Run, Training
 
-WITHIN_S = 30.0
+CPU_S = 10.0
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}  # of the way that the weights moved
 CLIPPED = 1e-5  # clipping by norm + 1e-6, as torch does, is as good as by the norm
 CONTROL_BYTES = 128  # a step may also send a number or two: a norm, a flag
@@ -67,7 +67,7 @@ def shows(stage: int, case: Training) -> list[str]:
 def examine(stage: int, case: Training, seats: list[Seat], random: Random) -> Outcomes | Trouble:
     """Some steps of training."""
     run = Run(case, seats, random)
-    hub = Hub(seats, run.orders(), run.gate, within_s=WITHIN_S, slow=case.slow)
+    hub = Hub(seats, run.orders(), run.gate, cpu_s=CPU_S, slow=case.slow)
     came = hub.run()
     if isinstance(came, Trouble):
         return came
