@@ -52,7 +52,8 @@ class Hub:
 
     orders:    what each rank is told to do
     gate:      gate(rank, words, arrays) -> what to answer a rank that stands at a gate
-    hold:      hold(rank): while it is true, nothing that the rank waits for arrives
+    hold:      hold(rank): while it is true, nothing that the rank waits for arrives; when therefore
+               nobody can go on, `early` says who waits for what, and from then on nothing is held
     cpu_s:     seconds of a core that each rank may use (patience.py)
     slow:      a rank that is heard when no other one can go on without it
     """
@@ -69,6 +70,7 @@ class Hub:
         self.passed: list[list[Passed]] = [[] for _ in seats]
         self._seats, self._orders, self._gate, self._hold = seats, orders, gate, hold
         self._patience = Patience([seat.room.pid for seat in seats], cpu_s * seats[0].patience)
+        self.early = ""
         self._until, self._slow, self._carried = self._patience.until, slow, 0
         self._standing: dict[int, Frame] = {}
         self._done: dict[int, Frame] = {}
@@ -118,7 +120,7 @@ class Hub:
         running = [r for r in range(len(self._seats)) if r not in self._standing | self._done]
         if not running:
             if len(self._done) < len(self._seats):
-                self._deadlock()
+                self._nobody_runs()
             return
         # a slow rank is so slow that all others have gone as far as they can
         listened = [rank for rank in running if rank != self._slow] or running
@@ -223,11 +225,14 @@ class Hub:
             there.clear()  # it may be large
         return answer
 
-    def _deadlock(self) -> None:
-        rank, frame = next(iter(self._standing.items()))
+    def _nobody_runs(self) -> None:
+        rank = next(iter(self._standing))
         waits = "; ".join(
             f"rank {r} waits for {self._waits_for(f.words)}" for r, f in self._standing.items()
         )
+        if any(map(self._hold, self._standing)):
+            self.early, self._hold = waits, lambda _: False
+            return
         gone = f"; done: rank {', '.join(map(str, self._done))}" if self._done else ""
         self._stop("hung", rank, waits + gone)
 

@@ -13,7 +13,7 @@ from ..crew import Crew, LoadError
 from ..hub import Trouble
 from ..submission import Program
 
-ONCE_HUNG = 0.3  # of the usual patience is left for an answer that has come to no end before
+ONCE_HUNG = 0.5  # of the usual patience is left for an answer that has come to no end before
 Outcomes = Mapping[str, Failure | None]  # by criterion
 
 

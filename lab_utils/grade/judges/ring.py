@@ -18,7 +18,7 @@ from ..frames import Frame
 from ..hub import Hub, Trouble
 from .judge import Criterion, Judge, Outcomes
 
-CPU_S = 10.0
+CPU_S = 5.0
 COMBINE = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum, "multiply": np.multiply}
 
 
