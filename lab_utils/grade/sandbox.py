@@ -26,7 +26,7 @@ from .limits import Ended, Limits
 from .nursery import RoomError
 from .watch import Watch
 
-THREADS = 512  # processes and threads of one user: where a fork without end stops by itself
+THREADS = 32  # besides its processes: where a fork without end stops by itself, before it is seen
 FIRST_UID = 61_000  # no such users exist; each of the rooms that are open at once has its own
 FOLDERS = "lab-room-"
 SPACES = ("mount", "pid", "net", "ipc", "name")
@@ -69,7 +69,7 @@ class Room:
             readable=_readable([*SYSTEM, *python_paths(), *map(str, readable)]),
             hidden=[str(path) for path in hidden],
             disk_bytes=limits.disk_bytes,
-            threads=THREADS,
+            threads=limits.processes + THREADS,
         )
         theirs = (printed, end.detach(), report)
         try:
