@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from ..i18n import t
 from .frames import Frame, FrameError, read_frame, write_frame
 from .limits import Limits
 from .nursery import PACKAGE
@@ -20,11 +21,11 @@ HIDDEN = tuple(PACKAGE / name for name in ("course/checks", "grade/judges"))
 LOAD_CPU_S = 10.0
 ENDS_S = 10.0  # from a program's last word to its end
 ENDED_BY = {
-    "memory_bytes": "it took more memory than it may",
-    "processes": "it started more processes than it may",
-    "output_bytes": "it printed more than it may",
-    "wall_s": "it took more time than it may",
-    "closed": "it hung up and went on",
+    "memory_bytes": ("it took more memory than it may", "占用的内存超过上限"),
+    "processes": ("it started more processes than it may", "启动的进程数超过上限"),
+    "output_bytes": ("it printed more than it may", "输出超过上限"),
+    "wall_s": ("it took more time than it may", "用时超过上限"),
+    "closed": ("it hung up and went on", "断开了线路，自己还在运行"),
 }
 
 
@@ -42,7 +43,10 @@ class Seat:
     def ended(self) -> str:
         """How it has ended, who has said its last word; in words."""
         ended = self.room.wait(ENDS_S)
-        return ENDED_BY.get(ended.reason, f"the process ended with status {ended.status}")
+        if ended.reason in ENDED_BY:
+            return t(*ENDED_BY[ended.reason])
+        status = ended.status
+        return t(f"the process ended with status {status}", f"进程已退出，状态码 {status}")
 
 
 class Crew:
@@ -84,7 +88,7 @@ class Crew:
         for number, seat in enumerate(seats):
             while not select.select([seat.line], [], [], LOOK_S)[0]:
                 if over := watch.gone([number], quiet=True):
-                    raise LoadError(f"its source: {over[1]}")
+                    raise LoadError(t(f"its source: {over[1]}", f"运行其源码时：{over[1]}"))
             _hear_loaded(seat, watch.until)
         return seats
 
@@ -111,5 +115,5 @@ def _hear_loaded(seat: Seat, until: float) -> None:
     except EOFError:
         words = seat.ended()
     except (FrameError, KeyError, TimeoutError, TypeError):
-        words = "it said what nobody says"
+        words = t("it said what nobody says", "发来不合规的消息")
     raise LoadError(words)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..i18n import t
 from .crew import Seat
 from .frames import Frame, FrameError, read_frame, write_frame
 from .patience import LOOK_S, Patience
@@ -36,7 +37,7 @@ class Passed(NamedTuple):
 
 class Trouble(NamedTuple):
     """How ranks did not come to their end: kind is "raised", "ended", "hung", "mismatch" or
-    "nonsense"; words in English, for people who read code."""
+    "nonsense"; words say the rest."""
 
     kind: str
     rank: int
@@ -110,7 +111,7 @@ class Hub:
         except EOFError:
             self._ended(rank)
         except TimeoutError:
-            self._stop("hung", rank, "it does not listen")
+            self._stop("hung", rank, t("it does not listen", "它不再接收消息"))
 
     def _ended(self, rank: int) -> None:
         self._stop("ended", rank, self._seats[rank].ended())
@@ -138,9 +139,12 @@ class Hub:
         except EOFError:
             self._ended(rank)
         except TimeoutError:
-            self._stop("nonsense", rank, "it began to say something and never came to its end")
+            words = t("what it began to say has no end", "它的一条消息没有说完")
+            self._stop("nonsense", rank, words)
         except (FrameError, AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
-            self._stop("nonsense", rank, f"it said what no rank says ({type(error).__name__})")
+            kind = type(error).__name__
+            words = t(f"it said what no rank says ({kind})", f"它发来不合规的消息（{kind}）")
+            self._stop("nonsense", rank, words)
 
     def _take(self, rank: int, frame: Frame) -> None:
         words = frame.words
@@ -155,7 +159,8 @@ class Hub:
         nbytes, numel = sizes[0] if sizes and op != "gate" else (0, 0)
         self._carried += nbytes
         if self._carried > MOST_BYTES or len(self.passed[rank]) > MOST_WORDS:
-            self._stop("nonsense", rank, "it said more than anybody has to say")
+            words = t("it said more than anybody has to say", "它发来的消息多得不合情理")
+            self._stop("nonsense", rank, words)
         self.passed[rank].append(Passed(op, words, nbytes, numel))
         if op == "send":
             channel = (rank, int(words["to"]), int(words["channel"]))
@@ -177,8 +182,12 @@ class Hub:
                 self._stop(
                     "mismatch",
                     rank,
-                    f"collective {number + 1} is {_short(first)} on rank {other} and"
-                    f" {_short(frame)} on rank {rank}",
+                    t(
+                        f"collective {number + 1} is {_short(first)} on rank {other} and"
+                        f" {_short(frame)} on rank {rank}",
+                        f"第 {number + 1} 次集合通信，rank {other} 上是 {_short(first)}，"
+                        f"rank {rank} 上是 {_short(frame)}",
+                    ),
                 )
         there[rank] = frame
 
@@ -188,7 +197,8 @@ class Hub:
             try:
                 answer = self._answer(rank, frame)
             except (KeyError, TypeError, ValueError, IndexError) as error:
-                self._stop("nonsense", rank, f"it asked what no rank asks ({error})")
+                words = t(f"it asked what no rank asks ({error})", f"它提出不合规的请求（{error}）")
+                self._stop("nonsense", rank, words)
             if answer is not None:
                 del self._standing[rank]
                 self._say(rank, answer)
@@ -209,8 +219,12 @@ class Hub:
             self._stop(
                 "mismatch",
                 rank,
-                f"rank {words['receive']} sends {message.size} elements, and rank {rank} has room"
-                f" for {words['numel']}",
+                t(
+                    f"rank {words['receive']} sends {message.size} elements, and rank {rank} has"
+                    f" room for {words['numel']}",
+                    f"rank {words['receive']} 发来 {message.size} 个元素，"
+                    f"rank {rank} 只准备了 {words['numel']} 个的位置",
+                ),
             )
         return Frame(0, [message])
 
@@ -227,23 +241,26 @@ class Hub:
 
     def _nobody_runs(self) -> None:
         rank = next(iter(self._standing))
-        waits = "; ".join(
-            f"rank {r} waits for {self._waits_for(f.words)}" for r, f in self._standing.items()
+        waits = t("; ", "；").join(
+            t(f"rank {r} waits for ", f"rank {r} 在等") + self._waits_for(f.words)
+            for r, f in self._standing.items()
         )
         if any(map(self._hold, self._standing)):
             self.early, self._hold = waits, lambda _: False
             return
-        gone = f"; done: rank {', '.join(map(str, self._done))}" if self._done else ""
+        done = t(", ", "、").join(map(str, self._done))
+        gone = t(f"; done: rank {done}", f"；已结束：rank {done}") if done else ""
         self._stop("hung", rank, waits + gone)
 
     def _waits_for(self, words: dict[str, Any]) -> str:
         if "wait" in words:
-            return f"its collective {words['wait'] + 1}"
-        return f"a message from rank {words['receive']}"
+            return t(f"its collective {words['wait'] + 1}", f"第 {words['wait'] + 1} 次集合通信")
+        return t(f"a message from rank {words['receive']}", f" rank {words['receive']} 的消息")
 
 
 def _short(frame: Frame) -> str:
-    return f"{frame.words['op']} of {frame.arrays[0].size} elements ({frame.arrays[0].dtype})"
+    op, size, dtype = frame.words["op"], frame.arrays[0].size, frame.arrays[0].dtype
+    return t(f"{op} of {size} elements ({dtype})", f"{size} 个元素的 {op}（{dtype}）")
 
 
 def _result(there: dict[int, Frame], rank: int) -> np.ndarray:

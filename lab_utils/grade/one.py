@@ -67,7 +67,7 @@ def _marks(
         marks = mark(judge, program, crew, seed)
     missing = dict(crew.missing)
     if judge.advisory:
-        missing[judge.check] = judge.advisory
+        missing[judge.check] = judge.advisory[0]
     return marks, missing, program.source
 
 
@@ -82,8 +82,9 @@ def _exercise(judge: Judge, marks: Sequence[Mark], source: str) -> Record:
                 name=one.criterion.name,
                 en=one.criterion.en,
                 zh=one.criterion.zh,
-                passed=one.failure is None,
-                failure=one.failure and one.failure._asdict(),
+                points=one.criterion.points,
+                passed=one.passed,
+                failure=one.failure._asdict() if one.passed is False else None,
             )
             for one in marks
         ],
@@ -91,6 +92,7 @@ def _exercise(judge: Judge, marks: Sequence[Mark], source: str) -> Record:
 
 
 def points(record: Record) -> tuple[int, int]:
-    """(earned, possible): one for each criterion."""
-    every = [one["passed"] for exercise in record["exercises"] for one in exercise["criteria"]]
-    return sum(every), len(every)
+    """(earned, possible); what is blocked counts for neither."""
+    every = [one for exercise in record["exercises"] for one in exercise["criteria"]]
+    seen = [one for one in every if one["passed"] is not None]
+    return sum(one["points"] for one in seen if one["passed"]), sum(one["points"] for one in seen)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 
+from ..i18n import t
 from .tree import activity
 
 LOOK_S = 0.1
@@ -55,9 +56,19 @@ class Patience:
                 self._asleep[number] += passed
             self._used[number] = used
             if used > self._cpu_s:
-                return number, f"after {self._cpu_s:g} s of computing it was still running"
+                words = t(
+                    f"after {self._cpu_s:g} s of computing it was still running",
+                    f"计算了 {self._cpu_s:g} 秒仍未结束",
+                )
+                return number, words
             if self._asleep[number] > ASLEEP_S:
-                return number, f"it slept for {ASLEEP_S:g} s while others waited for it"
+                words = t(
+                    f"it slept for {ASLEEP_S:g} s while others waited for it",
+                    f"睡了 {ASLEEP_S:g} 秒，别人一直在等它",
+                )
+                return number, words
             if now > self._until:
-                return number, f"after {WALL_S:g} s it had come to no end"
+                return number, t(
+                    f"after {WALL_S:g} s it had come to no end", f"{WALL_S:g} 秒后仍未结束"
+                )
         return None

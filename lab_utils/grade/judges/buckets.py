@@ -23,7 +23,7 @@ from ..crew import Seat
 from ..frames import Frame
 from ..hub import Hub, Trouble
 from ..inside.chain import Chain
-from .judge import Criterion, Judge, Outcomes
+from .judge import Criterion, Judge, Outcomes, not_done
 
 CPU_S = 5.0
 STEPS = 2
@@ -203,7 +203,7 @@ def examine(case: Buckets, seats: list[Seat], random: Random) -> Outcomes | Trou
             return {name: _waited_early(case, came.words) for name in shows(case)}
         return came
     if (rank := call.unfinished()) is not None:
-        return Trouble("nonsense", rank, "it said that it was done, and was not")
+        return not_done(rank)
     outcomes: dict[str, Failure | None] = dict.fromkeys(shows(case))
     for number, step in enumerate(call.steps):
         passed = [_of_step(hub, rank, number) for rank in range(case.ranks)]

@@ -16,7 +16,10 @@ from ..hub import Hub, Trouble
 from .judge import Criterion, Judge, Outcomes
 
 CPU_S = 180.0
-REASON = "judged by the check in the answer's own process"
+REASON = (
+    "judged by the lab's check, which shares a process with the answer",
+    "由实验自带的检查程序评判，它与答案同处一个进程",
+)
 _HIDDEN = Criterion("hidden cases", "the check's hidden cases", "自动检查的隐藏用例")
 
 

@@ -18,11 +18,14 @@ Outcomes = Mapping[str, Failure | None]  # by criterion
 
 
 class Criterion(NamedTuple):
-    """One thing that an answer is marked for, as the feedback page says it."""
+    """One thing that an answer is marked for, as the feedback page says it; what it is worth; and
+    whether it cannot be seen without a GPU, which no room has: it is blocked then."""
 
     name: str
     en: str
     zh: str
+    points: int = 1
+    needs_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,19 @@ class Judge:
     draw: Callable[[Random], Sequence[Any]]
     examine: Callable[[Any, list[Any], Random], Outcomes | Trouble]
     shows: Callable[[Any], Sequence[str]]
-    advisory: str = ""  # why its marks are no more than advice
+    advisory: tuple[str, str] | None = None  # why its marks are no more than advice (en, zh)
 
 
 class Mark(NamedTuple):
-    """Of one criterion: the first failure, or None."""
+    """Of one criterion: the first failure, or None. Where it is blocked, that says nothing."""
 
     criterion: Criterion
     failure: Failure | None
+
+    @property
+    def passed(self) -> bool | None:
+        """None where it is blocked."""
+        return None if self.criterion.needs_gpu else self.failure is None
 
 
 def mark(judge: Judge, program: Program, crew: Crew, seed: str) -> list[Mark]:
@@ -55,8 +63,9 @@ def mark(judge: Judge, program: Program, crew: Crew, seed: str) -> list[Mark]:
         words = t("an answer.", "有答案。"), t(*program.trouble)
         return [Mark(one, Failure("missing", *words)) for one in judge.criteria]
     seed, shown, patience = f"{seed} {judge.check}", dict[str, Failure | None](), 1.0
+    blocked = {one.name for one in judge.criteria if one.needs_gpu}
     for number, call in enumerate(judge.draw(Random(seed))):
-        if all(shown.get(name) for name in judge.shows(call)):
+        if all(shown.get(name) or name in blocked for name in judge.shows(call)):
             continue
         try:
             seats = crew.seats(program.source, call.ranks, patience)
@@ -69,7 +78,7 @@ def mark(judge: Judge, program: Program, crew: Crew, seed: str) -> list[Mark]:
             came = _all_fail(judge, call, _ended(came.kind, f"rank {came.rank}: {came.words}"))
         for name, failure in came.items():
             shown[name] = shown.get(name) or failure
-    return [Mark(one, shown[one.name]) for one in judge.criteria]
+    return [Mark(one, None if one.needs_gpu else shown[one.name]) for one in judge.criteria]
 
 
 def _all_fail(judge: Judge, call: Any, failure: Failure) -> Outcomes:
@@ -82,3 +91,9 @@ def _ended(kind: str, words: str) -> Failure:
         "每个 rank 都正常返回：不抛异常，也不让别人一直等。",
     )
     return Failure(kind, expected, words)
+
+
+def not_done(rank: int) -> Trouble:
+    """Of a rank that did not come to every gate."""
+    words = t("it said that it was done, and was not", "它声称已完成，其实没有")
+    return Trouble("nonsense", rank, words)

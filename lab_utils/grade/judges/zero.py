@@ -16,7 +16,7 @@ from ...i18n import t
 from ..crew import Seat
 from ..hub import Hub, Passed, Trouble
 from . import held
-from .judge import Criterion, Judge, Outcomes
+from .judge import Criterion, Judge, Outcomes, not_done
 from .training import BEGINS, LARGE_SAMPLE, Run, Training
 
 CPU_S = 5.0  # a right answer takes up to 0.3 on one core of 2026
@@ -42,17 +42,20 @@ def draw(stage: int, random: Random) -> list[Training]:
         n, m = random.sample((3, 4), 2)
         calls += [
             make(n, 3 * n, (2 * n,) * 2, "norm", max_norm=random.choice([0.1, 0.3, 0.7])),
+            _uneven(make, m, random, "norm"),
             make(m, 3 * m, (m,) * 2, "overflow", max_norm=1.0, overflow_at=random.randint(0, 2)),
         ]
     optimizer = "sgd" if stage == 3 else "momenta"
     return [*calls, make(4, criterion="memory", optimizer=optimizer, **LARGE)]
 
 
-def _uneven(make: Callable[..., Training], n: int, random: Random, **kind: Any) -> Training:
+def _uneven(
+    make: Callable[..., Training], n: int, random: Random, shows: str = "padding", **kind: Any
+) -> Training:
     while True:
         inner = tuple(random.randint(6, 12) for _ in range(random.randint(3, 5)))
         optimizer = random.choice(["sgd", "adamw"])
-        case = make(n, random.randint(5, 9), inner, "padding", optimizer, gain=True, **kind)
+        case = make(n, random.randint(5, 9), inner, shows, optimizer, gain=True, **kind)
         if case.numel % n:
             return case
 
@@ -72,15 +75,17 @@ def examine(stage: int, case: Training, seats: list[Seat], random: Random) -> Ou
     if isinstance(came, Trouble):
         return came
     if (rank := run.unfinished()) is not None:
-        return Trouble("nonsense", rank, "it said that it was done, and was not")
+        return not_done(rank)
     weights, norms = run.right()
     wrong = _never_waited(hub) or _wrong_weights(run, weights, norms)
+    own = wrong
     if case.criterion in ("norm", "overflow"):  # elsewhere it is no matter
-        wrong = wrong or _wrong_norms(run, norms)
+        uneven = case.numel % case.ranks  # what is wrong with the weights then is another criterion
+        own = _wrong_norms(run, norms[:1]) if uneven else wrong or _wrong_norms(run, norms)
     if case.large:
         found = {one.name: wrong or held.judge(one.name, run) for one in held.CRITERIA[stage]}
     else:
-        found = {case.criterion: wrong}
+        found = {case.criterion: own}
         if "traffic" in shows(stage, case):
             found["traffic"] = wrong or _wrong_traffic(stage, case, hub)
     return {name: failure and failure._replace(case=str(case)) for name, failure in found.items()}
