@@ -14,7 +14,7 @@ from .crew import HIDDEN, Crew
 from .judges import judges_of
 from .judges.judge import Judge, Mark, mark
 from .limits import Limits
-from .submission import Submission, Unreadable, read_submission
+from .submission import Submission, Unreadable, handed_out, read_submission
 
 WALL_S = 7200.0  # of an exercise; each call ends long before (patience.py)
 # of a rank: nothing large is kept in files while memory is measured, and four fit a small machine
@@ -41,7 +41,7 @@ def grade_one(
     )
     judges = judges_of(lab, hidden)
     try:
-        submission = read_submission(path)
+        submission = read_submission(path, handed_out(lab))
     except Unreadable as error:
         record["trouble"] = list(error.words)
         submission = Submission((), "en")

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 ENCODINGS = ("utf-8-sig", "gb18030", "cp1252")  # as editors on Windows save
 MOST_BYTES = 200_000_000
 STUBS = {"todo"}
+LABS = Path(__file__).parents[2] / "labs" / "en"
 
 
 class Unreadable(ValueError):
@@ -42,16 +43,18 @@ class Program:
 
 @dataclass(frozen=True)
 class Submission:
-    """A notebook's code cells, and the language of its text ("en" or "zh")."""
+    """A notebook's code cells, and the language of its text ("en" or "zh"). `given`: the cells of
+    the notebook as it was handed out, for names that are nowhere in this one."""
 
     cells: tuple[str, ...]
     language: str
+    given: tuple[str, ...] = ()
 
     def program(self, name: str) -> Program:
         """The program that defines `name`."""
         statements, broken = _statements(self.cells)
         try:
-            source = _slice(statements, name)
+            source = _slice(statements, name, _statements(self.given)[0])
         except (RecursionError, MemoryError):
             return Program("", (f"{name} is nested too deeply.", f"{name} 嵌套得太深。"))
         if source is not None:
@@ -71,7 +74,14 @@ class Submission:
         return Program("", (f"there is no {name} in it.", f"里面没有 {name}。"))
 
 
-def read_submission(path: Path) -> Submission:
+def handed_out(lab: str) -> tuple[str, ...]:
+    """The code cells of a lab's notebook as students get it; none where there are no notebooks."""
+    for path in sorted(LABS.glob(f"{lab.removeprefix('lab')}_*.ipynb")):
+        return read_submission(path).cells
+    return ()
+
+
+def read_submission(path: Path, given: tuple[str, ...] = ()) -> Submission:
     """Read a notebook as Jupyter, Colab or a text editor left it. Raises Unreadable."""
     if path.stat().st_size > MOST_BYTES:
         raise Unreadable("the file is larger than 200 MB.", "文件超过 200 MB。")
@@ -93,7 +103,7 @@ def read_submission(path: Path) -> Submission:
     language = said.get("lang") if isinstance(said, dict) else None
     if language not in ("en", "zh"):
         language = "zh" if sum("\u4e00" <= c <= "\u9fff" for c in text) > len(text) / 50 else "en"
-    return Submission(tuple(source for kind, source in cells if kind == "code"), language)
+    return Submission(tuple(source for kind, source in cells if kind == "code"), language, given)
 
 
 def _decoded(raw: bytes) -> str:
@@ -138,18 +148,21 @@ def _statements(cells: Sequence[str]) -> tuple[list[_Statement], list[tuple[str,
     return statements, broken
 
 
-def _slice(statements: Sequence[_Statement], name: str) -> str | None:
-    """The statements that `name` needs, in their order; None if it is not defined, or a stub is all
-    there is."""
-    real = [one for one in statements if not _is_stub(one.node)]
+def _slice(statements: Sequence[_Statement], name: str, given: Sequence[_Statement]) -> str | None:
+    """The statements that `name` needs, in their order, those that were given first; None if it is
+    not defined, or a stub is all there is."""
+    theirs = [one for one in statements if not _is_stub(one.node)]
+    names = {bound for one in theirs for bound in _bound(one.node)}
+    if name not in names:
+        return None
+    first = [_Statement(-1, node) for _, node in given if not _is_stub(node)]
+    real = [*first, *theirs]
     binders: dict[str, list[int]] = {}  # by name: the numbers of those that bind it
     for number, one in enumerate(real):
-        for bound in _bound(one.node):
+        for bound in _bound(one.node) - (names if number < len(first) else set()):
             binders.setdefault(bound, []).append(number)
-    if name not in binders:
-        return None
     chosen = set[int]()
-    left = [*binders[name], *(n for n, one in enumerate(real) if _star(one.node))]
+    left = [*binders[name], *(n for n, one in enumerate(real) if _star(one.node) and one in theirs)]
     while left:
         number = left.pop()
         if number not in chosen:

@@ -8,7 +8,7 @@ import json
 import pytest
 from classroom import edited, hand_in, notebook, right_answers, whole
 
-from lab_utils.grade.submission import Submission, Unreadable, read_submission
+from lab_utils.grade.submission import Submission, Unreadable, handed_out, read_submission
 
 CHANGES = [
     (),
@@ -94,6 +94,19 @@ def test_a_name_means_what_its_own_cell_calls_so_then_what_earlier_ones_do():
     assert namespace["f"](1) == 2
     later = Submission((own, "size = 1"), "en")  # the cells the other way round
     assert "size = 1" in later.program("f").source
+
+
+def test_what_was_deleted_is_taken_from_the_notebook_that_was_handed_out():
+    given = ("import math\nsize = 3", "def helper():\n    return size", "def f():\n    todo('f')")
+    answer = "def f(x):\n    return math.floor(x) + helper()"
+    program = Submission((answer,), "en", given).program("f")
+    namespace = {}
+    exec(program.source, namespace)
+    assert namespace["f"](1.5) == 4
+    own = Submission((answer, "def helper():\n    return 0"), "en", given).program("f")
+    assert "size" not in own.source
+    assert not Submission((), "en", given).program("f").source
+    assert handed_out("lab05")
 
 
 def test_helpers_are_taken_along_and_nothing_else():
