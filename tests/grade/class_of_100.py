@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from classroom import STEMS, edited, hand_in, notebook, planted, right_answers, whole
+from classroom import OTHERWISE, STEMS, edited, hand_in, notebook, planted, right_answers, whole
 from leftovers import left_behind
 from troubles import ALL, NONE, SOME, troubles
 
@@ -103,7 +103,7 @@ def submissions(lab: str, folder: Path, port: int) -> Iterator[Handed]:
 
 def _planted(lab: str, count: int) -> Iterator[Handed]:
     """Right and wrong answers of the checks' own suite, evenly chosen."""
-    every = [p for p in planted(STEMS[lab]) if p.title != "the solution"]
+    every = [p for p in planted(STEMS[lab]) if p.title not in ("the solution", *OTHERWISE)]
     for number in range(count):
         one = every[number * len(every) // count]
         name = f"{one.check}, {one.title}"[:80].replace("/", "÷")

@@ -17,6 +17,16 @@ from answers import Planted, planted  # noqa: E402
 from lab_utils.course.check import HOMES  # noqa: E402
 
 STEMS = {"lab05": "05_data_parallelism", "lab06": "06_zero"}
+# planted as wrong, and right here: what the check forbids is not there in a room
+OTHERWISE = {
+    "goes around the axis in a thread": "no process group exists in a room: nothing was sent",
+    "states in a file between steps": "1/N of the states is held, as bytes: the file is memory",
+    "around the axis, in a thread": "no process group exists in a room: nothing was sent",
+    "the step with the dispatch modes switched off": "the kernel's memory needs no dispatch modes",
+    "a reduce-scatter with the dispatch modes switched off": "nor does the grader's own carrying",
+    "a block runs with the dispatch modes switched off": "nor does it",
+    "the update written out, with moments in lists": "1/N of the states is held, wherever it lies",
+}
 
 
 @cache

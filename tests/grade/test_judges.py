@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from classroom import STEMS, planted
+from classroom import OTHERWISE, STEMS, planted
 from test_rooms import LACKS, nothing_left  # noqa: F401
 
 from lab_utils.course.check import HOMES
@@ -22,16 +22,6 @@ from lab_utils.grade.one import BY_KERNEL
 from lab_utils.grade.submission import Submission
 
 pytestmark = pytest.mark.skipif(bool(LACKS), reason=f"this machine gives no such room: {LACKS}")
-# planted as wrong, and right here: what the check forbids is not there in a room
-OTHERWISE = {
-    "goes around the axis in a thread": "no process group exists in a room: nothing was sent",
-    "states in a file between steps": "1/N of the states is held, as bytes: the file is memory",
-    "around the axis, in a thread": "no process group exists in a room: nothing was sent",
-    "the step with the dispatch modes switched off": "the kernel's memory needs no dispatch modes",
-    "a reduce-scatter with the dispatch modes switched off": "nor does the grader's own carrying",
-    "a block runs with the dispatch modes switched off": "nor does it",
-    "the update written out, with moments in lists": "1/N of the states is held, wherever it lies",
-}
 JUDGES = {judge.check: judge for lab in STEMS for judge in judges_of(lab)}
 
 
