@@ -22,6 +22,7 @@ from types import TracebackType
 
 from . import nursery
 from .frames import Frame, read_frame, write_frame
+from .group import Group, groups, sweep
 from .limits import Ended, Limits
 from .nursery import RoomError
 from .watch import Watch
@@ -56,6 +57,7 @@ class Room:
     ) -> None:
         self.limits, self.missing, self.ended = limits, dict[str, str](), None
         self._root = tempfile.mkdtemp(prefix=f"{FOLDERS}{os.getpid()}-")
+        self.group = Group(Path(self._root).name, limits.processes + THREADS)
         as_root = os.getuid() == 0 if as_root is None else as_root
         self.line, end = socket.socketpair()
         output, printed = os.pipe()
@@ -70,6 +72,7 @@ class Room:
             hidden=[str(path) for path in hidden],
             disk_bytes=limits.disk_bytes,
             threads=limits.processes + THREADS,
+            doors=self.group.doors,
         )
         theirs = (printed, end.detach(), report)
         try:
@@ -121,6 +124,7 @@ class Room:
             self.ended.status = json.loads(said) if said else None
             self.line.close()
             self._report.close()
+            self.group.close()
             shutil.rmtree(self._root, ignore_errors=True)
         return self.ended
 
@@ -137,11 +141,16 @@ def _readable(paths: Sequence[str]) -> list[str]:
 
 
 def clear_folders() -> None:
-    """Remove what rooms of graders that were killed have left: empty folders."""
+    """Remove what rooms of graders that were killed have left: empty folders and groups."""
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*-*"):
-        pid = folder.name.removeprefix(FOLDERS).partition("-")[0]
-        if pid.isdigit() and not _lives(int(pid)):
+        if _of_the_dead(folder):
             shutil.rmtree(folder, ignore_errors=True)
+    sweep([group for group in groups(FOLDERS) if _of_the_dead(group)])
+
+
+def _of_the_dead(place: Path) -> bool:
+    pid = place.name.removeprefix(FOLDERS).partition("-")[0]
+    return pid.isdigit() and not _lives(int(pid))
 
 
 def _lives(pid: int) -> bool:

@@ -40,6 +40,11 @@ def own_bytes(root: int) -> int:
     return sum(_own(_status(pid)) for pid in _tree(root))
 
 
+def mapped_files(root: int) -> int:
+    """Bytes of memory files that the tree's processes have mapped."""
+    return sum(_status(pid).get("RssShmem", 0) for pid in _tree(root))
+
+
 def begin_peak(root: int) -> None:
     """Let the kernel look for the most from here on. Raises PermissionError where it will not."""
     for pid in _tree(root):

@@ -35,6 +35,7 @@ LEFT = {
     "processes": ("processes", "进程"),
     "namespaces": ("namespaces", "命名空间"),
     "files": ("files", "文件"),
+    "groups": ("control groups", "控制组"),
     "mounts": ("mounts", "挂载点"),
 }
 

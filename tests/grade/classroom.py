@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "labs"))
 
-from answers import Planted, planted  # noqa: E402
+from answers import Planted, labs, planted  # noqa: E402, F401  (labs: for others)
 
 from lab_utils.course.check import HOMES  # noqa: E402
 

@@ -50,7 +50,7 @@ def failed(one: Planted) -> set[str]:
     program = Submission((one.given, one.cell), "en").program(HOMES[one.check].answer)
     with Crew(Limits(**BY_KERNEL)) as crew:
         marks = mark(JUDGES[one.check], program, crew, "planted")
-    assert not crew.missing
+    assert set(crew.missing) <= {"peak", "cgroup memory"}  # rights of root
     return {found.criterion.name for found in marks if found.failure}
 
 

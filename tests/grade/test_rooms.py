@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from lab_utils.grade.frames import Frame, FrameError, read_frame
+from lab_utils.grade.group import groups, sweep
 from lab_utils.grade.limits import Ended, Limits
 from lab_utils.grade.sandbox import FOLDERS, Room, RoomError
 from lab_utils.grade.tree import usage
@@ -62,7 +63,7 @@ def nothing_left():
 
 
 def rooms_left() -> list[str]:
-    """Processes, mounts and folders of rooms, but for those of other graders that are at work."""
+    """Processes, mounts, folders and groups of rooms, but for those of other graders that are at work."""
     found = []
     here = os.stat("/proc/self/ns/pid").st_ino
     for entry in Path("/proc").iterdir():
@@ -74,7 +75,8 @@ def rooms_left() -> list[str]:
             found.append(entry.name)
     mounts = Path("/proc/mounts").read_text().splitlines()
     named = [line for line in mounts if FOLDERS in line]
-    named += map(str, Path("/tmp").glob(f"{FOLDERS}*"))
+    sweep()
+    named += map(str, [*Path("/tmp").glob(f"{FOLDERS}*"), *groups(FOLDERS)])
     pids = [int(words.partition(FOLDERS)[2].partition("-")[0]) for words in named]
     return found + [words for words, pid in zip(named, pids, strict=True) if is_ours(pid)]
 

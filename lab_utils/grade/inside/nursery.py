@@ -52,6 +52,9 @@ def main() -> None:
 def _go_in(room: dict[str, Any], output: int, line: int, report: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
+    for door in room["doors"]:
+        with open(door, "w") as group:
+            group.write("0")
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)

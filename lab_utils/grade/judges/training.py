@@ -17,7 +17,7 @@ from ...i18n import t
 from ..crew import Seat
 from ..frames import Frame
 from ..inside.chain import Chain, make_optimizer
-from ..tree import begin_peak, own_bytes, peak_own_bytes
+from ..tree import begin_peak, mapped_files, own_bytes, peak_own_bytes
 
 BATCH = 2
 SAMPLE = 1 << 30
@@ -209,8 +209,11 @@ class Run:
 
     def _read(self, rank: int, step: int, name: str) -> None:
         room = self._seats[rank].room
-        now = own_bytes(room.pid)
-        most = peak_own_bytes(room.pid) if self._peaks_known(rank) else now
+        room.missing |= {k: why for k, why in room.group.missing.items() if k == "cgroup memory"}
+        files = room.group.file_bytes()  # what is mapped of them is counted already
+        files = max(0, files - mapped_files(room.pid)) if files else 0
+        now = own_bytes(room.pid) + files
+        most = peak_own_bytes(room.pid) + files if self._peaks_known(rank) else now
         self.memory[rank, step, name] = Memory(now, max(now, most))
         try:
             begin_peak(room.pid)
