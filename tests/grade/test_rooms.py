@@ -63,7 +63,7 @@ def nothing_left():
 
 
 def rooms_left() -> list[str]:
-    """Processes, mounts, folders and groups of rooms, but for those of other graders that are at work."""
+    """Processes, mounts, folders and groups of rooms, but for those of other graders at work."""
     found = []
     here = os.stat("/proc/self/ns/pid").st_ino
     for entry in Path("/proc").iterdir():
