@@ -18,7 +18,7 @@ import numpy as np
 from ..i18n import t
 from .crew import Seat
 from .frames import Frame, FrameError, read_frame, write_frame
-from .patience import LOOK_S, Patience
+from .patience import ASLEEP_S, LOOK_S, Patience
 
 FRAME_S = 120.0  # from its first byte to its last
 MOST_BYTES, MOST_WORDS = 1 << 30, 100_000  # of one call, which the grader has to keep
@@ -55,7 +55,7 @@ class Hub:
     gate:      gate(rank, words, arrays) -> what to answer a rank that stands at a gate
     hold:      hold(rank): while it is true, nothing that the rank waits for arrives; when therefore
                nobody can go on, `early` says who waits for what, and from then on nothing is held
-    cpu_s:     seconds of a core that each rank may use (patience.py)
+    cpu_s, asleep_s:  of a core and of sleep, that each rank may use (patience.py)
     slow:      a rank that is heard when no other one can go on without it
     """
 
@@ -66,11 +66,14 @@ class Hub:
         gate: Gate,
         hold: Callable[[int], bool] = lambda _: False,
         cpu_s: float = 10.0,
+        asleep_s: float = ASLEEP_S,
         slow: int | None = None,
     ) -> None:
         self.passed: list[list[Passed]] = [[] for _ in seats]
         self._seats, self._orders, self._gate, self._hold = seats, orders, gate, hold
-        self._patience = Patience([seat.room.pid for seat in seats], cpu_s * seats[0].patience)
+        self._patience = Patience(
+            [seat.room.pid for seat in seats], cpu_s * seats[0].patience, asleep_s
+        )
         self.early = ""
         self._until, self._slow, self._carried = self._patience.until, slow, 0
         self._standing: dict[int, Frame] = {}

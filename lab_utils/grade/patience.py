@@ -20,10 +20,11 @@ WALL_S = 1800.0  # in case that the kernel's words can be turned: nobody compute
 
 
 class Patience:
-    """With the trees of processes under `pids`, each of which may use `cpu_s` seconds of a core."""
+    """With the trees of processes under `pids`: each may use `cpu_s` seconds of a core, and sleep
+    for `asleep_s`."""
 
-    def __init__(self, pids: Sequence[int], cpu_s: float) -> None:
-        self._pids, self._cpu_s = pids, cpu_s
+    def __init__(self, pids: Sequence[int], cpu_s: float, asleep_s: float = ASLEEP_S) -> None:
+        self._pids, self._cpu_s, self._asleep_s = pids, cpu_s, asleep_s
         self._began = [activity(pid)[0] for pid in pids]
         self._used = [0.0] * len(pids)
         self._asleep = [0.0] * len(pids)
@@ -61,10 +62,10 @@ class Patience:
                     f"计算了 {self._cpu_s:g} 秒仍未结束",
                 )
                 return number, words
-            if self._asleep[number] > ASLEEP_S:
+            if self._asleep[number] > self._asleep_s:
                 words = t(
-                    f"it slept for {ASLEEP_S:g} s while others waited for it",
-                    f"睡了 {ASLEEP_S:g} 秒，别人一直在等它",
+                    f"it slept for {self._asleep_s:g} s while others waited for it",
+                    f"睡了 {self._asleep_s:g} 秒，别人一直在等它",
                 )
                 return number, words
             if now > self._until:
