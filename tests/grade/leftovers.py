@@ -15,27 +15,50 @@ PROGRAM = b"lab_utils.grade.inside"
 
 
 def left_behind() -> dict[str, list[str]]:
-    """By kind, of any grader that runs or ran here; those at work count, too."""
+    """By kind: of rooms of this process and its children, and of those whose grader is no more;
+    others may be at work."""
     processes = list(_processes())
+    mounts = Path("/proc/mounts").read_text().splitlines()
     return dict(
         processes=processes,
         namespaces=sorted({one for pid in processes for one in _spaces(pid)}),
         files=list(_files()),
-        groups=list(map(str, groups(FOLDERS))),
-        mounts=[one for one in Path("/proc/mounts").read_text().splitlines() if FOLDERS in one],
+        groups=[str(group) for group in groups(FOLDERS) if _named_ours(str(group))],
+        mounts=[one for one in mounts if FOLDERS in one and _named_ours(one)],
     )
 
 
+def is_ours(pid: int) -> bool:
+    """Whether a process is us, a child of ours, or one of a room or a nursery whose grader is no
+    more: nobody else will clean up."""
+    while pid > 1 and pid != os.getpid():
+        try:
+            parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            if parent <= 1:
+                return _is_a_rooms(Path(f"/proc/{pid}"))
+        except OSError:
+            return True
+        pid = parent
+    return pid == os.getpid()
+
+
+def _named_ours(words: str) -> bool:
+    """By the grader's number in a room's name."""
+    return is_ours(int(words.partition(FOLDERS)[2].partition("-")[0]))
+
+
 def _processes() -> Iterator[str]:
-    """Those that have a room's user, or run its program."""
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and (
-                entry.stat().st_uid in UIDS or PROGRAM in (entry / "cmdline").read_bytes()
-            ):
-                yield entry.name
+            found = entry.name.isdigit() and _is_a_rooms(entry) and is_ours(int(entry.name))
         except OSError:
             continue
+        if found:
+            yield entry.name
+
+
+def _is_a_rooms(entry: Path) -> bool:
+    return entry.stat().st_uid in UIDS or PROGRAM in (entry / "cmdline").read_bytes()
 
 
 def _spaces(pid: str) -> Iterator[str]:
@@ -55,5 +78,6 @@ def _files() -> Iterator[str]:
                 owner = path.lstat().st_uid
             except OSError:
                 continue
-            if path.name.startswith(FOLDERS) or owner in UIDS:
+            named = path.name.startswith(FOLDERS) and _named_ours(path.name)
+            if named or owner in UIDS:
                 yield str(path)

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from leftovers import is_ours, left_behind
 
 from lab_utils.grade.frames import Frame, FrameError, read_frame
-from lab_utils.grade.group import groups, sweep
+from lab_utils.grade.group import sweep
 from lab_utils.grade.limits import Ended, Limits
-from lab_utils.grade.sandbox import FOLDERS, Room, RoomError
+from lab_utils.grade.sandbox import Room, RoomError, clear_folders
 from lab_utils.grade.tree import usage
 
 
@@ -54,6 +55,7 @@ def in_a_room(code: str, *arguments: str, as_root: bool | None = None, **given) 
 
 @pytest.fixture(autouse=True)
 def nothing_left():
+    clear_folders()  # of others who were killed
     yield
     for _ in range(100):
         if not rooms_left():
@@ -63,9 +65,12 @@ def nothing_left():
 
 
 def rooms_left() -> list[str]:
-    """Processes, mounts, folders and groups of rooms, but for those of other graders at work."""
-    found = []
+    """What is left of rooms, but for our nursery, which goes on; also other namespaces' processes,
+    whatever they call themselves."""
+    sweep()
+    left = left_behind()
     here = os.stat("/proc/self/ns/pid").st_ino
+    found = left["files"] + left["groups"] + left["mounts"]
     for entry in Path("/proc").iterdir():
         try:
             elsewhere = entry.name.isdigit() and os.stat(entry / "ns/pid").st_ino != here
@@ -73,23 +78,7 @@ def rooms_left() -> list[str]:
             continue
         if elsewhere and is_ours(int(entry.name)):
             found.append(entry.name)
-    mounts = Path("/proc/mounts").read_text().splitlines()
-    named = [line for line in mounts if FOLDERS in line]
-    sweep()
-    named += map(str, [*Path("/tmp").glob(f"{FOLDERS}*"), *groups(FOLDERS)])
-    pids = [int(words.partition(FOLDERS)[2].partition("-")[0]) for words in named]
-    return found + [words for words, pid in zip(named, pids, strict=True) if is_ours(pid)]
-
-
-def is_ours(pid: int) -> bool:
-    """Whether a process is us, a child of ours, or of one who is dead: then nobody else will clean
-    up."""
-    while pid > 1 and pid != os.getpid():
-        try:
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            return True
-    return pid == os.getpid()
+    return found
 
 
 @pytest.mark.parametrize("as_root", WAYS)

@@ -196,7 +196,7 @@ def _draw_one(
 def examine(case: Buckets, seats: list[Seat], random: Random) -> Outcomes | Trouble:
     """Two steps, judged on the gradients that came out and on what passed, in which order."""
     call = _Call(case, random)
-    hub = Hub(seats, call.orders(), call.gate, call.working, CPU_S, case.slow)
+    hub = Hub(seats, call.orders(), call.gate, call.working, cpu_s=CPU_S, slow=case.slow)
     came = hub.run()
     if isinstance(came, Trouble):
         if came.kind == "hung" and any(map(call.working, range(case.ranks))):
