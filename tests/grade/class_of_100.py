@@ -213,7 +213,7 @@ def _row(lab: str, one: Handed, out: Path) -> dict[str, Any]:
         got=got,
         points=[sum(m["passed"] for m in marks), len(marks)],
         failure=first["criterion"] if first else "",
-        said=said[:160],
+        said=said.replace(str(out.parent), "CLASS")[:160],
         seconds=record["seconds"],
         advisory=record["advisory"],
     )
