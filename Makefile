@@ -1,6 +1,6 @@
 # make lab            a private Python environment, then JupyterLab on lesson 00 (lang=zh: the Chinese page and menus)
 # make test           what a change has to pass: of every large set the cases in which any two values meet
-# make test-all       all cases of those sets, and every lesson in both languages
+# make test-all       all cases of those sets, every lesson, every planted answer (LAB_EXHAUSTIVE=2: in both languages, at every width; hours)
 # make build          the notebooks from their sources
 # make cuda-rules     what CUDA's kernels keep, recorded anew without a GPU, and the estimator held to it (once 4.7 GB)
 # make exports        what Megatron-LM's and torchtitan's own parsers make of our exports, recorded anew (once 1.5 GB)

@@ -55,6 +55,11 @@ COMMANDS = {
         "make and execute the notebooks from their sources",
         "由源文件生成并运行 notebook",
     ),
+    "progress": (
+        "lab_utils.commands.progress",
+        "which questions you have answered, which exercises have passed",
+        "答过哪些题，通过了哪些练习",
+    ),
     "grade": (
         "lab_utils.commands.grade",
         "a class's submissions to a lab, judged from outside",

@@ -18,7 +18,7 @@ from lab_utils import doctor
 from lab_utils.__main__ import COMMANDS, main, parse
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PAGES = sorted([*REPOSITORY.glob("README*.md"), *(REPOSITORY / "docs").glob("*.md")])
+PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")])
 NUMBER = re.compile(r"(?<![A-Za-z\d.-])\d+(?:\.\d+)?(?:e-?\d+)?(?!-\w)")
 
 

@@ -1,10 +1,11 @@
 """Every lesson and solution runs again and prints what it says; every lab stops, kindly, at its
 first exercise.
 
-In `make test-all`, and so in CI, lessons and labs run in both languages, and each solution in one:
-its code is the same in both, and the build has executed either. In `make test` the first lesson
-runs, the first solution and the first lab, each in one language: what another prints was seen by
-the build, and `build --check` refuses it as soon as anything in its import closure has changed.
+In `make test-all`, and so in CI, every lab runs in both languages, and every lesson and solution in
+one, the solution in the other than its lesson: their code is the same in both, and the build has
+executed either (`LAB_EXHAUSTIVE=2` runs all). In `make test` the first lesson runs, the first
+solution and the first lab, each in one language: what another prints was seen by the build, and
+`build --check` refuses it as soon as anything in its import closure has changed.
 None runs again where this machine has just executed it: by the build or by this test, with the same
 libraries, code and outputs.
 """
@@ -21,7 +22,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
-from pairs import EXHAUSTIVE
+from pairs import EVERYTHING, EXHAUSTIVE
 
 from lab_utils.course.build_record import executed_here, remember_executed
 from lab_utils.course.build_run import kernel_environment
@@ -40,7 +41,7 @@ def notebooks(*forms: str) -> list[object]:
         for path in paths:
             lang = ("en", "zh")[(int(path.stem[:2]) + (form == "solutions")) % 2]
             here = path.parent.name == lang and (EXHAUSTIVE or path.stem[:2] == first)
-            if here or (EXHAUSTIVE and form != "solutions"):
+            if here or EVERYTHING or (EXHAUSTIVE and form == "labs"):
                 found.append(
                     pytest.param(path, id=str(path.relative_to(REPOSITORY).with_suffix("")))
                 )
