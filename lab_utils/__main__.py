@@ -65,6 +65,11 @@ COMMANDS = {
         "a class's submissions to a lab, judged from outside",
         "从外部评判全班的实验作业",
     ),
+    "site": (
+        "lab_utils.course.site.command",
+        "the course as static pages, without a kernel",
+        "把课程生成为静态网页，无需内核",
+    ),
     "new": (
         "lab_utils.course.new",
         "begin a lesson with its tool and its lab",

@@ -15,6 +15,8 @@ LONG = (  # files, tests, and single cases of them
     "browser/test_notebooks_in_lab.py::test_who_makes_no_guess_can_ask_to_be_shown",
     "browser/test_notebooks_in_lab.py::test_the_tool_is_there_and_its_slider_moves",
     "browser/test_show_in_lab.py",
+    # it builds the site: a minute of one core
+    "browser/test_site.py",
     # a second language, a second width, a second place of what make test looks at once
     "browser/test_notebooks_in_lab.py::test_the_students_lab_stops_kindly_at_the_first_exercise"
     "[en-Exercise chunk-bounds is yours]",

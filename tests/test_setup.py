@@ -30,7 +30,9 @@ def requirements(name: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-test.txt"])
+@pytest.mark.parametrize(
+    "name", ["requirements.txt", "requirements-test.txt", "requirements-site.txt"]
+)
 def test_every_version_is_pinned_exactly(name):
     for line in requirements(name):
         assert re.fullmatch(r'[\w.-]+==[\w.]+(; sys_platform == "linux")?', line), line
