@@ -1,7 +1,8 @@
 # make lab            a private Python environment, then JupyterLab on lesson 00 (lang=zh: the Chinese page and menus)
 # make test           what a change has to pass: of every large set the cases in which any two values meet
-# make test-all       all cases of those sets, and every lesson in both languages
+# make test-all       all cases of those sets, every lesson, every planted answer (LAB_EXHAUSTIVE=2: in both languages, at every width; hours)
 # make build          the notebooks from their sources
+# make site           the course as static pages in build/site, both languages, no kernel, no third party (once 90 MB)
 # make cuda-rules     what CUDA's kernels keep, recorded anew without a GPU, and the estimator held to it (once 4.7 GB)
 # make exports        what Megatron-LM's and torchtitan's own parsers make of our exports, recorded anew (once 1.5 GB)
 # All of it stays in this folder: .venv (libraries) and .cache (JupyterLab's settings).
@@ -16,10 +17,11 @@ export DS_BUILD_OPS := 0
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 JUPYTER := .cache/jupyterlab-$(lang)
+SITE := .cache/site
 NOTEBOOKS := $(wildcard lessons/$(lang)/*.ipynb labs/$(lang)/*.ipynb)
 LOCALE := $(if $(filter zh,$(lang)),zh_CN,default)
 
-.PHONY: lab build test test-all cuda-rules exports
+.PHONY: lab build test test-all site cuda-rules exports
 .DEFAULT_GOAL := lab
 
 # Trusted notebooks show their saved pictures and folded answers at once, before anything is run.
@@ -38,7 +40,17 @@ test: .venv/installed-test
 	$(BIN)/python tests/lanes.py
 
 test-all: export LAB_EXHAUSTIVE := 1
-test-all: test
+test-all: $(SITE)/installed test
+
+# An environment without torch: what the pages show was run when the notebooks were built.
+site: $(SITE)/installed
+	PYTHONPATH=. $(SITE)/bin/python -m lab_utils site --out build/site
+
+$(SITE)/installed: requirements-site.txt | .venv/made
+	@rm -rf $(SITE)
+	$(BIN)/python -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --disable-pip-version-check -r requirements-site.txt
+	@touch $@
 
 # `make test` holds the estimator to the committed record; this writes the record anew. The three = ask for the build with
 # CUDA, which pip would leave for the CPU's; nothing of it ends in .venv.

@@ -32,7 +32,7 @@ _HOMES = {
     "show": "course",
 }
 __all__ = sorted(_HOMES)
-__version__ = "0.1.0"
+__version__ = "0.1.0.dev0"
 
 
 def __getattr__(name: str) -> Any:

@@ -55,10 +55,20 @@ COMMANDS = {
         "make and execute the notebooks from their sources",
         "由源文件生成并运行 notebook",
     ),
+    "progress": (
+        "lab_utils.commands.progress",
+        "which questions you have answered, which exercises have passed",
+        "答过哪些题，通过了哪些练习",
+    ),
     "grade": (
         "lab_utils.commands.grade",
         "a class's submissions to a lab, judged from outside",
         "从外部评判全班的实验作业",
+    ),
+    "site": (
+        "lab_utils.course.site.command",
+        "the course as static pages, without a kernel",
+        "把课程生成为静态网页，无需内核",
     ),
     "new": (
         "lab_utils.course.new",

@@ -18,11 +18,35 @@ _GROUP_FILES = (
 )
 
 
-def cores() -> int:
-    """How many cores this process may use."""
+# the same for time on cores: microseconds of a period, and the period
+_QUOTA_FILES = (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"))
+
+
+def cores(group: Path = _CGROUP) -> int:
+    """How many cores this process may use: those that it may run on, or fewer where a container
+    (`group`: its control group) gets only their time."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        count = len(os.sched_getaffinity(0))
+    else:
+        count = os.cpu_count() or 1
+    for names in _QUOTA_FILES:
+        try:
+            words = " ".join((group / name).read_text() for name in names).split()
+            quota, period = map(int, words)
+        except (OSError, ValueError):  # no such group, or "max": no limit
+            continue
+        if quota > 0:
+            count = min(count, max(1, quota // period))
+    return count
+
+
+def threads_a_rank(ranks: int) -> int:
+    """CPU threads for each of `ranks` ranks: what OMP_NUM_THREADS allows, as a server that many
+    learners share or a scheduler sets it, else the cores shared out, at least 1."""
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    # a list is for levels of nesting; the first counts
+    first = told.partition(",")[0].strip()
+    return int(first) if first.isdecimal() and int(first) else max(1, cores() // ranks)
 
 
 def free_memory(group: Path = _CGROUP) -> int:

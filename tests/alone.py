@@ -7,6 +7,7 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 ALONE = (  # folders, files and tests
     # they measure seconds, or end what does not answer within some
+    "browser/test_site.py::test_the_first_interaction_comes_within_a_second",
     "bench/test_bench.py::test_buckets_beat_one_message_per_gradient_where_gradients_are_many_and_small",
     "commands/test_limits.py::test_refused_at_once_in_one_sentence",
     "launch/test_faults.py",

@@ -15,6 +15,8 @@ LONG = (  # files, tests, and single cases of them
     "browser/test_notebooks_in_lab.py::test_who_makes_no_guess_can_ask_to_be_shown",
     "browser/test_notebooks_in_lab.py::test_the_tool_is_there_and_its_slider_moves",
     "browser/test_show_in_lab.py",
+    # it builds the site: a minute of one core
+    "browser/test_site.py",
     # a second language, a second width, a second place of what make test looks at once
     "browser/test_notebooks_in_lab.py::test_the_students_lab_stops_kindly_at_the_first_exercise"
     "[en-Exercise chunk-bounds is yours]",
@@ -43,6 +45,10 @@ LONG = (  # files, tests, and single cases of them
     "[one node is too small]",
     "estimate/test_planner.py::test_published_layouts_fit_and_are_not_far_from_the_best"
     "[SC21 table 1 18B]",
+    # an environment with what the package needs, from the package index
+    "test_package.py::test_a_clean_environment_without_torch_shows_a_tool_and_estimates",
+    # eight kernels with their ranks
+    "launch/test_classroom.py",
     "launch/test_two_hosts.py::test_a_run_on_two_hosts_reports_what_a_run_on_one_does"
     "[pipeline over the cable, ZeRO inside a host]",
     "measure/test_fake_step.py::test_models_that_do_not_fit_here[llama3-70b-flags1]",

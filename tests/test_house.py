@@ -20,6 +20,7 @@ LIGHT = (
     "__init__",
     "__main__",
     "doctor",
+    "server",
     "layout",
     "estimate",
     "widgets",

@@ -18,7 +18,7 @@ from lab_utils import doctor
 from lab_utils.__main__ import COMMANDS, main, parse
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PAGES = sorted([*REPOSITORY.glob("README*.md"), *(REPOSITORY / "docs").glob("*.md")])
+PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")])
 NUMBER = re.compile(r"(?<![A-Za-z\d.-])\d+(?:\.\d+)?(?:e-?\d+)?(?!-\w)")
 
 
@@ -30,7 +30,9 @@ def requirements(name: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "requirements-test.txt"])
+@pytest.mark.parametrize(
+    "name", ["requirements.txt", "requirements-test.txt", "requirements-site.txt"]
+)
 def test_every_version_is_pinned_exactly(name):
     for line in requirements(name):
         assert re.fullmatch(r'[\w.-]+==[\w.]+(; sys_platform == "linux")?', line), line

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from dataclasses import asdict
 from typing import Any
 
 from ..i18n import t
+from ..machine import cores
 from ..text import table
 from .rows import Ratio
 
@@ -44,7 +44,7 @@ def as_json(results: list[Ratio], **circumstances: Any) -> dict[str, Any]:
     return {
         "versions": _versions(),
         "machine": platform.machine(),
-        "cores": os.cpu_count(),
+        "cores": cores(),
         **circumstances,
         "rows": [asdict(row) | {"median": row.median, "spread": row.spread} for row in results],
     }
@@ -54,7 +54,7 @@ def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
     found = {"python": platform.python_version()}
-    for name in ("lab_utils", "torch", "deepspeed"):
+    for name in ("llm-training-lab", "torch", "deepspeed"):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from .. import server
 from ..config import ConfigError
 from ..doctor import CHECKS, Finding
 from ..i18n import LANGUAGES, set_language, t
@@ -33,6 +34,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ),
     )
     parser.add_argument(
+        "--server",
+        nargs="?",
+        type=int,
+        const=30,
+        metavar="LEARNERS",
+        help=t(
+            "whether this machine carries so many learners at once (30 if no number is given)",
+            "这台机器能否同时容纳这么多学员（不写数字时为 30）",
+        ),
+    )
+    parser.add_argument(
         "--json",
         type=Path,
         help=t("also write the calibration to this file", "同时把校准结果写入此文件"),
@@ -45,6 +57,15 @@ def run(args: argparse.Namespace) -> int:
     if args.lang:
         set_language(args.lang)
     findings = [finding for check in CHECKS if (finding := check()) is not None]
+    if args.server is not None:
+        if args.server < 1:
+            raise ConfigError(
+                t(
+                    f"--server takes a number of learners, 1 or more, not {args.server}.",
+                    f"--server 后面是学员人数，至少为 1，而不是 {args.server}。",
+                )
+            )
+        findings += server.findings(args.server)
     for finding in findings:
         print(finding)
     failed = int(any(f.remedy and f.essential for f in findings))

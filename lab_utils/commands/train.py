@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_from_1,
         default=None,
         help=t(
-            "CPU threads per rank; default: cores / ranks",
-            "每个进程的 CPU 线程数，默认 核数 / 进程数",
+            "CPU threads per rank; default: OMP_NUM_THREADS, else cores / ranks",
+            "每个进程的 CPU 线程数；默认取 OMP_NUM_THREADS，否则为 核数 / 进程数",
         ),
     )
     parser.add_argument(
@@ -75,8 +75,11 @@ def run(args: argparse.Namespace) -> int:
         writable(path)
     from .. import train
     from ..train.gradients import GradientsNotWrittenError
+    from ..train.room import why_not_on_gpus
 
     first = int(os.environ.get("RANK", "0")) == 0  # under torchrun every rank comes by here
+    if first and (reason := why_not_on_gpus(config)):
+        print(reason, file=sys.stderr)
     failure = None
     try:
         report = train(

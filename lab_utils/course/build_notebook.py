@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import nbformat
 from nbformat import NotebookNode
 
+from .. import __version__
 from ..i18n import t
 from .build_source import Source, code_for, is_question, one_language, prose_for, questions_of
 from .build_words import tidy, without_import
@@ -22,11 +23,11 @@ import sys
 
 if "google.colab" in sys.modules and importlib.util.find_spec("lab_utils") is None:
     pip = [sys.executable, "-m", "pip", "install", "-q"]
-    subprocess.run([*pip, "git+REPOSITORY"], check=True)
+    subprocess.run([*pip, "git+RELEASE"], check=True)
     importlib.invalidate_caches()
 from lab_utils.course import begin, todo
 
-begin("LANGUAGE")
+begin("LANGUAGE", "VERSION")
 """
 
 
@@ -59,9 +60,8 @@ def notebook(
     texts = tidy(without_import(cell.source for cell in code_cells))
     for cell, text in zip(code_cells, texts, strict=True):
         cell.source = text
-    code = one_language(
-        SETUP.replace("REPOSITORY", repository).replace("LANGUAGE", lang), lang
-    ).strip()
+    code = SETUP.replace("RELEASE", release(repository)).replace("LANGUAGE", lang)
+    code = one_language(code.replace("VERSION", __version__), lang).strip()
     if source.room == "lessons":
         code = code.replace("begin, todo", "begin")
     setup = nbformat.v4.new_code_cell(
@@ -82,6 +82,12 @@ def notebook(
             "lab": {"lang": lang, "source": f"{source.room}/source/{source.path.name}"},
         },
     )
+
+
+def release(repository: str, version: str = __version__) -> str:
+    """Where pip finds the package that a notebook was made with: the tag of its version, or the
+    newest commit as long as a version is being worked on (0.2.0.dev0)."""
+    return repository if ".dev" in version else f"{repository}@v{version}"
 
 
 def _asking(questions: list[Question]) -> str:

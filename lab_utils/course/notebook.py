@@ -7,14 +7,25 @@ import os
 import sys
 from typing import NoReturn
 
+from .. import __version__
 from ..i18n import set_language, t
 from .questions.ask import cover_reveals
 
 
-def begin(lang: str) -> None:
+def begin(lang: str, made_with: str = __version__) -> None:
     """Set the language of a notebook ("en" or "zh"), have results covered until they are guessed,
-    and plotly save figures as data, not as 5 MB of script."""
+    and plotly save figures as data, not as 5 MB of script. Says so where the notebook was made with
+    another version of the package than the one that is installed."""
     set_language(lang)
+    if made_with != __version__:
+        print(
+            t(
+                f"This notebook was made with version {made_with} of the course, and {__version__}"
+                " is installed: its figures may differ. Take both from the same place.",
+                f"这份 notebook 出自课程的 {made_with} 版，而安装的是 {__version__} 版，"
+                "数字可能不同。请让两者来自同一处。",
+            )
+        )
     cover_reveals()
     # Colab draws plotly figures in a way of its own
     if "google.colab" not in sys.modules:

@@ -11,6 +11,7 @@ import os
 import secrets
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -20,6 +21,7 @@ from typing import Any
 from ..config import ConfigError
 from ..files import write_text
 from ..i18n import t
+from ..machine import cores
 from .one import Record, grade_one, key_of
 from .sandbox import clear_folders
 
@@ -71,7 +73,7 @@ def grade_all(
     """Every submission's record, by student; those that `out` already has are taken from there.
 
     seed:    decides the cases; None: what `out` was begun with, or a new one that nobody knows
-    jobs:    submissions at a time; 0: one for each core
+    jobs:    submissions at a time; 0: one for each core that this process may use
     again:   grade all of them anew
     Raises ConfigError.
     """
@@ -82,7 +84,7 @@ def grade_all(
     kept = {} if again else dict(_kept(out, keys))
     left = [student for student in files if student not in kept]
     progress(len(kept), len(files))
-    for record in _graded(left, files, keys, lab, seed, hidden, jobs or os.cpu_count() or 1):
+    for record in _graded(left, files, keys, lab, seed, hidden, jobs or cores()):
         write_text(_place(out, record["student"]), json.dumps(record, ensure_ascii=False, indent=1))
         kept[record["student"]] = record
         progress(len(kept), len(files))
@@ -137,7 +139,8 @@ def _collect(
                 continue
             record = _ungraded(student, files[student], keys[student], "its process ended")
         except Exception as error:
-            words = f"{type(error).__name__}: {error}"
+            said = [f"{type(error).__name__}: {error}", *getattr(error, "__notes__", [])]
+            words = ", ".join(said)
             record = _ungraded(student, files[student], keys[student], words)
         left.remove(student)
         yield record
@@ -183,7 +186,15 @@ def _begin(places: Any, parent: int) -> None:
 def _in_worker(
     path: Path, student: str, lab: str, seed: str, key: str, hidden: Path | None
 ) -> Record:
-    return grade_one(path, student, lab, seed, key, hidden, _place_of_worker)
+    try:
+        return grade_one(path, student, lab, seed, key, hidden, _place_of_worker)
+    except Exception as error:
+        # who wrote a judge has to find the line
+        for frame in reversed(traceback.extract_tb(error.__traceback__)):
+            if hidden and Path(frame.filename).absolute() == (hidden / f"{lab}.py").absolute():
+                error.add_note(f"{lab}.py:{frame.lineno}")
+                break
+        raise
 
 
 def _seed_of(out: Path, lab: str, seed: str | None) -> str:

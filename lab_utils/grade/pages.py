@@ -59,8 +59,12 @@ def feedback(record: Record) -> str:
         if exercise["advisory"]:
             words, reason = t("Advisory: ", "仅供参考：", lang), t(*exercise["advisory"], lang)
             parts.append(f"<p><small>{words}{escape(reason)}{t('.', '。', lang)}</small></p>")
-        rows = "".join(_criterion_row(one, lang) for one in exercise["criteria"])
-        parts.append(f"<table>{rows}</table>")
+        rows, failed = [], list[dict]()
+        for one in exercise["criteria"]:
+            same = (other for other in failed if other["failure"] == one["failure"])
+            rows.append(_criterion_row(one, lang, next(same, None)))
+            failed += [one] if one["failure"] else []
+        parts.append(f"<table>{''.join(rows)}</table>")
     return _page(record["student"], "".join(parts), lang)
 
 
@@ -68,7 +72,8 @@ def _checks(record: Record) -> set[str]:
     return {exercise["check"] for exercise in record["exercises"]}
 
 
-def _criterion_row(one: dict, lang: str) -> str:
+def _criterion_row(one: dict, lang: str, before: dict | None) -> str:
+    """`before`: the criterion above that failed by the very same thing, which is said once."""
     if one["passed"] is None:
         mark = t("blocked", "暂缺", lang)
         words = f"{escape(one[lang])}<br><small>{escape(blocked_words(lang))}</small>"
@@ -77,6 +82,14 @@ def _criterion_row(one: dict, lang: str) -> str:
         mark = t("passed", "通过", lang)
         return f"<tr><td class='mark good'>✓ {mark}</td><td>{escape(one[lang])}</td></tr>"
     mark, failure = t("not yet", "未通过", lang), one["failure"]
+    if before:
+        words = t(
+            f"The same reason as “{before[lang]}”. Once that is right, this one can be judged.",
+            f"原因与“{before[lang]}”相同；那里改对之后，这一项才能评判。",
+            lang,
+        )
+        said = f"{escape(one[lang])}<br><small>{escape(words)}</small>"
+        return f"<tr><td class='mark bad'>✗ {mark}</td><td>{said}</td></tr>"
     rows = [
         (t("Expected", "预期", lang), failure["expected"]),
         (t("Got", "实际", lang), failure["came"]),
@@ -157,7 +170,9 @@ def _troubles(records: Sequence[Record]) -> str:
         if r["trouble"]
     )
     heads = [t("student", "学生"), t("reason", "原因")]
-    return _table(t("Files that could not be read", "无法读取的文件"), rows, heads)
+    return _table(
+        t("Files that could not be read or graded", "无法读取或无法评分的文件"), rows, heads
+    )
 
 
 def _alike(pairs: Sequence[Pair]) -> str:

@@ -19,6 +19,7 @@ import cloudpickle
 
 from ..config import ConfigError
 from ..i18n import language, t
+from ..machine import threads_a_rank
 from ..remedies import refuse_without_torch
 from . import worker
 from .diagnose import History, diagnose, too_late
@@ -54,7 +55,7 @@ def launch(
 
     timeout seconds that a rank may be waited for by its peers in one collective, or run on after
     they all returned
-    threads   CPU threads per rank; default: the cores shared out, at least 1
+    threads   CPU threads per rank; default: OMP_NUM_THREADS, else the cores shared out
     on_event  called here, as on_event(rank, value), for each `emit(value)` inside a rank
     quiet     do not print what the ranks print
     force     start them even if they are more than this machine's memory and cores can hold
@@ -99,7 +100,7 @@ def launch(
         with room_on_disk(where):
             (where / "call").write_bytes(_pickled(fn, args))
         environment = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
-        threads = threads or max(1, (os.cpu_count() or 1) // nproc)
+        threads = threads or threads_a_rank(nproc)
         job = worker.Job(
             where,
             nproc,

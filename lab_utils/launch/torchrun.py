@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from ..config import ConfigError
 from ..i18n import t
 from .gloo_threads import let_gloo_rest
 
@@ -25,13 +26,13 @@ def run_here(
     rank."""
     world = int(os.environ["WORLD_SIZE"])
     if nproc != world:
-        raise ValueError(
+        raise ConfigError(
             t(
-                f"launch(…, {nproc}) was called where RANK and WORLD_SIZE={world} are set: start"
-                f" the job with --nproc-per-node {nproc}, or call launch(…, {world}).",
-                f"launch(…, {nproc}) 被调用时，环境变量 RANK 和 WORLD_SIZE={world} 已经设置："
-                f"请用 --nproc-per-node {nproc} 启动，"
-                f"或改为 launch(…, {world})。",
+                f"this needs {nproc} rank(s), and {world} are there (RANK and WORLD_SIZE={world}"
+                f" are set): start it with --nproc-per-node {nproc} on one machine, or ask for"
+                f" {world}.",
+                f"这里需要 {nproc} 个进程，而现有 {world} 个（已设置 RANK 和 WORLD_SIZE={world}）："
+                f"在一台机器上请用 --nproc-per-node {nproc} 启动，或改为 {world} 个。",
             )
         )
     import torch

@@ -24,6 +24,7 @@ from torch.nn import functional as F
 from ..config import ParallelConfig
 from ..estimate.hardware.calibration import save_calibration
 from ..launch import launch
+from ..machine import cores as machine_cores
 from ..parallel.comm import Axis
 from ..parallel.mesh import Mesh
 
@@ -283,9 +284,7 @@ def _collectives(axis: Axis, mesh: Mesh, clock: _Clock) -> dict[str, list[list[f
 
 def main(paths: list[str], ranks: tuple[int, ...] = (1, 2, 4), rounds: int = 2) -> None:
     """Calibrate with each number of `ranks` and keep the result in each of `paths`."""
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    cores = machine_cores()
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     machine = {
         "name": f"cpu, {cores} cores",

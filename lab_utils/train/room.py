@@ -13,6 +13,20 @@ from ..launch.torchrun import ranks_exist
 from ..machine import free_gpu_memory, free_memory
 
 
+def why_not_on_gpus(config: TrainConfig) -> str | None:
+    """Why a run stays on the CPU although there are GPUs, in one sentence; None if it does not."""
+    world = int(os.environ.get("LOCAL_WORLD_SIZE", config.parallel.world_size))
+    gpus = len(free_gpu_memory() or ())
+    if not 0 < gpus < world:
+        return None
+    return t(
+        f"{world} ranks and {gpus} GPU(s): NCCL takes no two ranks of a run on one GPU, so this"
+        f" run is on the CPU; a layout of {gpus} rank(s) would use the GPU(s).",
+        f"{world} 个进程、{gpus} 个 GPU：NCCL 不允许同一次运行的两个进程共用一个 GPU，因此这次运行"
+        f"在 CPU 上进行；改用 {gpus} 个进程的布局就能用上 GPU。",
+    )
+
+
 def refuse_what_does_not_fit(config: TrainConfig) -> None:
     """Raise ConfigError for a run whose ranks here need more memory than is free: what they need,
     what there is, and what would fit.

@@ -6,12 +6,12 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from harness import REPOSITORY, Lab, Notebook, script
-from pairs import EXHAUSTIVE
+from pairs import EVERYTHING, EXHAUSTIVE
 
 pytestmark = pytest.mark.timeout(900 if EXHAUSTIVE else 300)  # six views of a page in one test
 OPENS_MS = 240_000 if EXHAUSTIVE else 60_000  # a kernel starts late where others use the cores
@@ -28,6 +28,7 @@ LESSONS, LABS = (
 OPENED = PAGES if EXHAUSTIVE else [LESSONS[0], LESSONS[-1], LABS[-1]]
 WIDTHS = (1024, 1280, 1920)
 THEMES = ("JupyterLab Light", "JupyterLab Dark")
+Look = tuple[int, str]  # a width and a theme
 Seen = tuple[Notebook, int, str]  # with its width and theme
 SHOTS = os.environ.get("LAB_SCREENSHOTS")  # a folder: a picture of every page is left there
 
@@ -44,17 +45,32 @@ def trusted(lab: Lab) -> Lab:
     return lab
 
 
-def views(lab: Lab, path: str, widths: Sequence[int], themes: Sequence[str]) -> Iterator[Seen]:
-    """The notebook in each width and theme. It is opened once for the narrow page and once for
+def looks(path: str) -> list[Look]:
+    """How the notebook is looked at: in `make test` once; in `make test-all` a lesson at each
+    width, in themes that alternate, the other language in the other themes, and a lab, which has no
+    figure before it runs, at the narrowest; with LAB_EXHAUSTIVE=2 at all, in both."""
+    number = PAGES.index(path)
+    if EVERYTHING:
+        return [*itertools.product(WIDTHS, THEMES)]
+    if not EXHAUSTIVE:
+        return [(WIDTHS[number % 3], THEMES[number // 3 % 2])]
+    first = "/zh/" in path
+    return [(width, THEMES[(first + i) % 2]) for i, width in enumerate(WIDTHS)][
+        : 1 if path.startswith("labs") else 3
+    ]
+
+
+def views(lab: Lab, path: str) -> Iterator[Seen]:
+    """The notebook as it is to be looked at. It is opened once for the narrow page and once for
     JupyterLab with its file browser; widths and themes change in the open page, as learners change
     them."""
     for sidebar in (False, True):
-        own = [width for width in widths if (width >= 1280) == sidebar]
+        own = [look for look in looks(path) if (look[0] >= 1280) == sidebar]
         if not own:
             continue
-        size = {"width": own[0], "height": 2000}
+        size = {"width": own[0][0], "height": 2000}
         notebook = lab.open(path, timeout_ms=OPENS_MS, viewport=size, sidebar=sidebar)
-        for width, theme in itertools.product(own, themes):
+        for width, theme in own:
             notebook.page.set_viewport_size(size | {"width": width})
             notebook.theme(theme)
             notebook.page.wait_for_function(
@@ -68,17 +84,9 @@ def views(lab: Lab, path: str, widths: Sequence[int], themes: Sequence[str]) -> 
 
 @pytest.mark.parametrize("path", OPENED)
 def test_nothing_is_cut_and_one_language_is_spoken(trusted, path):
-    """`make test` opens the first lesson, the last and its lab, each in one language, theme and
-    width; `make test-all` every lesson in all of them, and every lab, which has no figure before it
-    runs, in both languages and the two narrower widths."""
-    number = PAGES.index(path)
-    widths, themes = WIDTHS, THEMES
-    if EXHAUSTIVE and path.startswith("labs"):
-        widths, themes = WIDTHS[:2], [THEMES[number % 2]]
-    if not EXHAUSTIVE:
-        widths, themes = [WIDTHS[number % 3]], [THEMES[number // 3 % 2]]
+    """`make test` opens the first lesson, the last and its lab; `make test-all` all."""
     wrong = []
-    for notebook, width, theme in views(trusted, path, widths, themes):
+    for notebook, width, theme in views(trusted, path):
         lang = "zh" if "/zh/" in path else "en"
         found = notebook.page.evaluate(CHECKS, {"lang": lang, "tolerance": 2})
         wrong += [f"{width} px, {theme}: {sentence}" for sentence in found]

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from faults import ENVIRONMENT, PATIENCE_S, processes_left
 from quiet import on_time
 
+from lab_utils import machine
 from lab_utils.i18n import language, set_language
 from lab_utils.launch import LaunchError, emit, launch
 
@@ -144,7 +145,7 @@ def test_surroundings_follow_the_parent(tmp_path, monkeypatch):
         3,
         ["1", "1", "2", "2", "127.0.0.1"],
     )
-    assert launch(torch.get_num_threads, 2) == [max(1, os.cpu_count() // 2)] * 2
+    assert launch(torch.get_num_threads, 2) == [max(1, machine.cores() // 2)] * 2
 
 
 def test_script_without_main_guard(tmp_path):

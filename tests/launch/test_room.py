@@ -42,6 +42,36 @@ def test_the_memory_of_a_container_counts(tmp_path):
     assert machine.free_memory(tmp_path) > 10**6
 
 
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"cpu.max": "150000 100000"}, 1),
+        ({"cpu.max": "50000 100000"}, 1),
+        ({"cpu.max": "max 100000"}, None),
+        ({"cpu/cpu.cfs_quota_us": "100000", "cpu/cpu.cfs_period_us": "100000"}, 1),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
+        ({}, None),
+    ],
+)
+def test_the_time_that_a_container_gets_counts_as_cores(tmp_path, files, expected):
+    """None: all that this process may run on."""
+    (tmp_path / "cpu").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    everywhere = len(os.sched_getaffinity(0))
+    assert machine.cores(tmp_path) == (everywhere if expected is None else expected)
+
+
+def test_threads_of_a_rank_follow_the_environment_then_the_cores(monkeypatch):
+    """A server that many learners share sets OMP_NUM_THREADS, and so does Binder's start script."""
+    monkeypatch.setattr(machine, "cores", lambda: 8)
+    for told, expected in {"1": 1, "3,2": 3, "": 4, "0": 4, "many": 4}.items():
+        monkeypatch.setenv("OMP_NUM_THREADS", told)
+        assert machine.threads_a_rank(2) == expected, told
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert launch(os.getenv, 1, "OMP_NUM_THREADS") == ["5"]
+
+
 def test_too_many_threads_are_refused():
     with pytest.raises(ConfigError, match="threads must be at most"):
         launch(os.getpid, 2, threads=100_000)

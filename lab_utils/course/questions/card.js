@@ -135,7 +135,7 @@
   };
 
   // Everything that the cell printed stays covered until there is a guess, or the learner asks to be shown
-  const area = card.closest(".jp-OutputArea");
+  const area = card.closest(".jp-OutputArea, .cell_output");      // of a notebook, of the site
   const cover = () => {
     const isLast = card.dataset.kind === "reveal";
     card.replaceChildren();

@@ -100,6 +100,14 @@ class Panel:
     presets: Sequence[Preset] = ()
 
 
+def option_lists(control: Control, by_name: Mapping[str, Control]) -> list[Sequence[Option]]:
+    """The lists of options that a control can have: one, or one for each option of the control that
+    decides them, in its order."""
+    if control.by is None:
+        return [control.options]
+    return [control.options[value] for value, _ in by_name[control.by].options]
+
+
 def start_state(controls: Sequence[Control]) -> dict[str, Any]:
     """The values that a tool opens with."""
     state: dict[str, Any] = {}

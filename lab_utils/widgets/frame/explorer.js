@@ -180,8 +180,7 @@ function makeLadder({ name, words, steps }, parent, far) {
 }
 
 async function render(host, heading, payload) {
-  const { spec, table, needs, state: start } = await decompress(payload);
-  let state = start;
+  const { spec, table, needs, state: start, address } = await decompress(payload);
   const controls = new Map(spec.controls.map(control => [control.name, control]));
   // the attribute keeps JupyterLab from taking the arrow keys
   const root = make("section", { class: "explorer", lang: spec.lang, "aria-label": spec.title,
@@ -189,6 +188,8 @@ async function render(host, heading, payload) {
   root.addEventListener("keydown", event => event.stopPropagation());
   make(heading, { class: "title", text: spec.title }, root);
   const timers = {};
+  const link = address && makeAddress(spec.controls, address, start, root, next => { stop(); put(next); });
+  let state = link ? link.read() : start;
 
   const options = name => {
     const { words, by } = controls.get(name);
@@ -259,6 +260,7 @@ async function render(host, heading, payload) {
     return [panel, makePicture(panel, figure, moved)];
   });
   const said = make("p", { class: "said", role: "status" }, root);
+  link?.place();
 
   const sceneOf = panel => {
     const { items, scenes } = table[panel.name], at = position(panel.controls);
@@ -307,6 +309,7 @@ async function render(host, heading, payload) {
       timers.say = setTimeout(() => { said.textContent = news.join(" "); }, wait);
     }
     drawn = scenes;
+    link?.write(state);
   }
 
   draw();

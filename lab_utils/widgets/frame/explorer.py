@@ -8,15 +8,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...i18n import language
+from .address import address
 from .challenge import Step
-from .controls import Control, Panel, State, count_states, say, start_state, states, still_state
+from .controls import (
+    Control,
+    Panel,
+    State,
+    count_states,
+    option_lists,
+    say,
+    start_state,
+    states,
+    still_state,
+)
 from .scene import Scene
 from .static import HTML_LANG, Picture, embedded, page, svg
 from .sums import SumPanel
 from .table import compress, pack, pooled
 
-# states of one panel, or of one condition of a challenge, that are drawn ahead
-LARGEST_TABLE = 2048
+LARGEST_TABLE = 2048  # states of a panel, or of a condition of a challenge, drawn ahead
 _WORDS = {
     "play": ("Play", "播放"),
     "pause": ("Pause", "暂停"),
@@ -128,8 +138,12 @@ class Explorer:
         }
 
     def html(self) -> str:
-        """A self-contained page: no kernel, no network."""
-        return page(self.title, self.lang, self._payload)
+        """A self-contained page: no kernel, no network. Its address holds the setting."""
+        return page(self.title, self.lang, self._addressed)
+
+    def part(self) -> str:
+        """`html` as a piece of a site's page; a picture where no script runs."""
+        return embedded(self._addressed, self.svg(), repr(self), "h2", addressed=True)
 
     def svg(self) -> str:
         """The first state, its story told, as a picture that needs nothing at all; what is shown
@@ -147,7 +161,7 @@ class Explorer:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
         return {
-            "text/html": embedded(self._payload, self.svg(), repr(self)),
+            "text/html": embedded(self._payload, self.svg(), repr(self), "h3", addressed=False),
             "text/plain": repr(self),
         }
 
@@ -158,10 +172,16 @@ class Explorer:
     @functools.cached_property
     def _payload(self) -> str:
         """All that explorer.js is given, compressed."""
-        start = {c.name: c.start for c in self.controls}
-        return compress(
-            {"spec": self.spec, "table": self.table, "needs": self.needs, "state": start}
-        )
+        return compress(self._parts())
+
+    @functools.cached_property
+    def _addressed(self) -> str:
+        """The same with what address.js is given."""
+        return compress(self._parts() | {"address": address(self._by_name, self.lang)})
+
+    def _parts(self) -> dict[str, Any]:
+        state = {c.name: c.start for c in self.controls}
+        return {"spec": self.spec, "table": self.table, "needs": self.needs, "state": state}
 
     def _states(self, controls: Sequence[str]) -> list[State | None]:
         return list(states([self._by_name[name] for name in controls]))
@@ -196,9 +216,7 @@ class Explorer:
             earlier[1:] = [(f"by the solution of step {number}", self.solution(step))]
 
     def _control_spec(self, c: Control) -> dict[str, Any]:
-        lists = (
-            [c.options[value] for value, _ in self._by_name[c.by].options] if c.by else [c.options]
-        )
+        lists = option_lists(c, self._by_name)
         return {
             "name": c.name,
             "label": say(c.label, self.lang),

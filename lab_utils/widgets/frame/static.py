@@ -16,6 +16,7 @@ from .scene import COLOURS, FONTS, Item, Scene
 HTML_LANG = {"en": "en", "zh": "zh-CN"}
 _STYLE = Path(__file__).with_name("explorer.css")
 _SCRIPTS = tuple(Path(__file__).with_name(name) for name in ("sums.js", "drag.js", "explorer.js"))
+_ADDRESS = Path(__file__).with_name("address.js")  # only where the page is the tool's own
 _PAGE_STYLE = (
     "html{color-scheme:light"
     " dark}body{margin:0;background:light-dark(#fff,#14181d)}main{max-width:60rem;margin:0"
@@ -40,24 +41,26 @@ def page(title: str, lang: str, payload: str) -> str:
         '<meta name="viewport" content="width=device-width">\n'
         f"<title>{escape(title)}</title>\n"
         '<link rel="icon" href="data:,">\n'
-        f"<style>{_PAGE_STYLE}</style>\n<main>{_live(payload, 'h1')}</main>\n</html>\n"
+        f"<style>{_PAGE_STYLE}</style>\n<main>{_live(payload, 'h1', _ADDRESS)}</main>\n</html>\n"
     )
 
 
-def embedded(payload: str, picture: str, summary: str) -> str:
+def embedded(payload: str, picture: str, summary: str, heading: str, addressed: bool) -> str:
     """What a notebook keeps: a picture for where no script runs, and the script that puts the live
     tool in its place. The same at every run; however often it stands in a document, each finds its
-    own place."""
+    own place. `addressed`: the document is about this tool alone and may keep its setting in the
+    address."""
+    more = (_ADDRESS,) if addressed else ()
     image = base64.b64encode(picture.encode()).decode()
     return (
         f'<div><img src="data:image/svg+xml;base64,{image}" alt="{escape(summary)}"'
-        f' style="max-width:100%;height:auto">{_live(payload, "h3")}</div>'
+        f' style="max-width:100%;height:auto">{_live(payload, heading, *more)}</div>'
     )
 
 
-def _live(payload: str, heading: str) -> str:
+def _live(payload: str, heading: str, *more: Path) -> str:
     """Styles and script; the tool takes the place of all that is in the script's parent."""
-    code = "".join(path.read_text(encoding="utf-8") for path in _SCRIPTS)
+    code = "".join(path.read_text(encoding="utf-8") for path in (*_SCRIPTS, *more))
     return (
         f"<style>{stylesheet()}</style>\n<script>\n(() => {{\n{code}"
         f'render(document.currentScript.parentElement, "{heading}", "{payload}");\n'
