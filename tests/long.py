@@ -49,6 +49,8 @@ LONG = (  # files, tests, and single cases of them
     "test_package.py::test_a_clean_environment_without_torch_shows_a_tool_and_estimates",
     # eight kernels with their ranks
     "launch/test_classroom.py",
+    # a real torchrun, and the seconds after which it counts as hanging
+    "labs/test_lab19_cases.py::test_a_script_that_hangs_is_ended_and_each_rank_says_where_it_waits",
     "launch/test_two_hosts.py::test_a_run_on_two_hosts_reports_what_a_run_on_one_does"
     "[pipeline over the cable, ZeRO inside a host]",
     "measure/test_fake_step.py::test_models_that_do_not_fit_here[llama3-70b-flags1]",

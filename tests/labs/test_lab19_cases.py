@@ -19,7 +19,7 @@ from lab_utils.course.check import HOMES
 from lab_utils.course.checks.exercise import exercises
 from lab_utils.course.checks.lab19 import right, validation
 from lab_utils.course.checks.lab19.common import TEXT, Case, loss, trained
-from lab_utils.course.checks.lab19.script import RIGHT, Part, given
+from lab_utils.course.checks.lab19.script import RIGHT, Part, given, with_part
 from lab_utils.course.checks.lab19.training import sent, shape
 from lab_utils.course.checks.ranks import observe
 from lab_utils.course.scripts.attempt import attempt
@@ -86,7 +86,7 @@ def test_the_page_says_what_the_script_does():
     validate = re.compile(r"^def validate\b.*?(?=^\S)", re.M | re.S)
     mended = validate.search(RIGHT.read_text(encoding="utf-8"))[0]
     text = validate.sub(lambda _: mended, given())
-    own = Case(2, batch=8, accumulate=4, micro_batches=13)
+    own = Case(2, batch=8, accumulate=4, micro_batches=13, epochs=6, dropout=0.1)  # its defaults
     facts = observe(check.train_epoch.run, 2, [(Part(text), [own])])[0].complete(0)
     assert round(sent(own, facts[0]), 2) == 4.00
     rates = [update.rate for update in facts[0].updates]
@@ -96,6 +96,15 @@ def test_the_page_says_what_the_script_does():
     passes = [trained(one, own) for one in facts]
     assert [f.rows for f in passes[0]] == [f.rows for f in passes[1]]
     assert len(passes[0]) == own.epochs * 26
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_mixed_loop_that_works_has_a_loss_that_falls_in_every_epoch(seed):
+    [found] = [p for p in planted("19_debugging") if (p.check, p.title) == ("train_mixed", FOUND)]
+    case = Case(2, batch=8, micro_batches=13, epochs=6, dropout=0.1, mixed=True, seed=seed)
+    facts = observe(check.train_mixed.run, 2, [(with_part(found.answer), [case])])[0].complete(0)
+    losses = [float(x) for _, x in validation.LINE.findall(facts[0].printed)]
+    assert losses == sorted(losses, reverse=True)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -116,11 +116,15 @@ HANDS_OUT_FAULTS = [
 ]
 
 
-@pytest.mark.skipif(not EXHAUSTIVE, reason="half a minute of torchrun")
-@pytest.mark.timeout(900)
+@pytest.mark.skipif(not EXHAUSTIVE, reason="tests/labs hands in what the lab hands out, too")
 @pytest.mark.parametrize("path", HANDS_OUT_FAULTS, ids=lambda path: path.stem)
-def test_a_lab_that_hands_out_faults_runs_to_its_end_and_each_check_says_not_yet(path, tmp_path):
+def test_a_lab_that_hands_out_faults_says_not_yet_at_each_check(path, tmp_path):
+    """Without the cells that start a whole script under torchrun: the solution's are the same."""
     lab = nbformat.read(path, as_version=4)
+    kept = ("def ", "class ", "check.")
+    lab.cells = [
+        cell for cell in lab.cells if cell.id in ("setup", "given") or cell.source.startswith(kept)
+    ]
     NotebookClient(
         lab,
         timeout=CELL_TIMEOUT_S,

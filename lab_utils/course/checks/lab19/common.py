@@ -22,7 +22,9 @@ from . import right
 from .script import Part, with_part
 from .watching import Facts, Forward, Update, run_script
 
-RUN_S = 20.0  # a run takes half a second; ranks that share two cores with others may wait
+PATIENCE_S = (
+    10.0  # for one case: a run takes half a second; ranks that share two cores with others may wait
+)
 FLOAT = 4  # bytes
 _folders = itertools.count()
 
@@ -74,8 +76,10 @@ class Case:
 class PartExercise(Exercise):
     """An exercise whose answer is a part of the script: the ranks are given the whole, as text."""
 
-    def examine(self, answers: Sequence[Any], cases: Sequence[Any]) -> list[Failure | Measured]:
-        return super().examine([with_part(answer) for answer in answers], cases)
+    def examine(
+        self, answers: Sequence[Any], cases: Sequence[Any], patience: float = PATIENCE_S
+    ) -> list[Failure | Measured]:
+        return super().examine([with_part(answer) for answer in answers], cases, patience)
 
 
 def run_with(
@@ -86,7 +90,7 @@ def run_with(
     def run(part: Part, cases: Sequence[Case], patience: float) -> None:
         for number, case in enumerate(cases):
             dist.all_reduce(torch.zeros(1, dtype=torch.int8))  # nobody is still in the case before
-            begin_case(number, RUN_S)
+            begin_case(number, patience)
             folder = Path(get_temp_dir()) / f"case{next(_folders)}"
             folder.mkdir(exist_ok=True)
             saw(number, once(part, case, folder))
@@ -101,7 +105,7 @@ def one_run(part: Part, case: Case, folder: Path) -> Facts:
 
 def ended(seen: Any, case: Case, _: int) -> Failure:
     """Who raised, or waits for whom."""
-    return crash(seen, "", None, RUN_S)
+    return crash(seen, "", None)
 
 
 def first_of(found: Iterable[Failure]) -> Failure | None:

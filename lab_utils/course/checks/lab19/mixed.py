@@ -33,6 +33,18 @@ CLOSE = 2e-5  # of a loss that is printed with six decimals and was summed in fp
 
 
 def judge(case: Case, by_rank: list[Facts], _: int) -> Failure | None:
+    want = case.epochs * case.micro_batches
+    for facts in by_rank:
+        passes, updates = len(trained(facts, case)), len(facts.updates)
+        if not passes == updates == want:
+            return Failure(
+                "gradient",
+                t(
+                    f"{want} micro-batches, and an update for each.",
+                    f"{want} 个微批次，各更新一次。",
+                ),
+                t(f"{passes}, and {updates} updates.", f"{passes} 个微批次，{updates} 次更新。"),
+            )
     return first_of(
         [
             *precision(case, by_rank),
@@ -120,8 +132,6 @@ def mean_loss(case: Case, by_rank: list[Facts], ranks: range, batches: range) ->
 
 def logged(case: Case, by_rank: list[Facts]) -> Iterator[Failure]:
     every, batches = range(case.ranks), range(case.micro_batches)
-    if len(by_rank[0].updates) < case.micro_batches:
-        return
     want = mean_loss(case, by_rank, every, batches)
     lines = [LINE.findall(facts.printed) for facts in by_rank]
     expected = t(

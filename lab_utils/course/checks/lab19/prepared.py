@@ -131,6 +131,8 @@ def read(case: Case, by_rank: list[Facts]) -> Iterator[Failure]:
 
 
 def drawn(case: Case, by_rank: list[Facts]) -> Iterator[Failure]:
+    if not all(trained(facts, case) for facts in by_rank):
+        return
     masks = [trained(facts, case)[0].mask for facts in by_rank]
     if same_masks(masks) > 1:
         yield Failure(

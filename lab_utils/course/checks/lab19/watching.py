@@ -126,7 +126,7 @@ class Watch:
         self._stack.__exit__(*raised)
 
     def _before_forward(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        if type(module).__name__ == "Model":
+        if type(module).__name__ == "Model" and inputs:
             rows = tuple(self._numbers.get(tuple(row), -1) for row in inputs[0].tolist())
             self.facts.forwards.append(Forward(rows, module.training))
             if self._overflows:
