@@ -67,7 +67,7 @@ def _cores(learners: int) -> Finding:
     return Finding(
         t("cores", "CPU 核"),
         t(
-            f"{count}: {at_full_speed} learner(s) run 2 ranks at full speed at the same moment",
+            f"{count}: {at_full_speed} learner(s) can run 2 ranks at full speed at the same moment",
             f"{count} 个：同一时刻有 {at_full_speed} 人能以全速运行 2 个进程",
         ),
         remedy if learners > PATIENCE * at_full_speed else "",
@@ -78,9 +78,10 @@ def _memory(learners: int) -> Finding:
     free, each = machine.free_memory(), SESSION_BYTES + SERVER_BYTES
     remedy = t(
         f"{learners} learners may need {size(learners * each)} if all run the hungriest lesson at"
-        f" once: limit each to {size(each)}, or take no more than {free // each}.",
-        f"{learners} 人若同时运行最耗内存的一课，可能需要 {size(learners * each)}：请把每人限制在"
-        f" {size(each)}，或最多容纳 {free // each} 人。",
+        f" once: take no more than {free // each} there. A limit of {size(each)} for each"
+        " keeps them from each other's memory.",
+        f"{learners} 人若同时运行最耗内存的一课，可能需要 {size(learners * each)}：上这一课时最多"
+        f" {free // each} 人同时在线。把每人限制在 {size(each)}，可以避免互相挤占。",
     )
     return Finding(
         t("free memory", "可用内存"),

@@ -97,4 +97,13 @@ def run(args: argparse.Namespace) -> int:
             f"共 {len(records)} 份；见 {args.out / 'summary.html'}、{args.out / 'grades.csv'}",
         )
     )
+    if ungraded:
+        print(
+            t(
+                f"{ungraded} without a mark: the column `trouble` says why; the same command tries"
+                " them anew.",
+                f"{ungraded} 份没有得分：原因见 trouble 一列；再运行一次同样的命令会重新评这几份。",
+            ),
+            file=sys.stderr,
+        )
     return 1 if ungraded else 0

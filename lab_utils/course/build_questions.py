@@ -57,20 +57,22 @@ def stale_questions(root: Path, sources: Iterable[Source]) -> Iterator[str]:
 
 
 def _map(sources: list[Source]) -> list[dict[str, Any]]:
-    """Each lesson with what it needs, its questions, and the checks of its lab."""
+    """Each lesson with what it needs, its questions, and the checks of its lab; in its place among
+    them each lab that has no lesson."""
     labs = {source.name[:2]: source for source in sources if source.room == "solutions"}
+    lessons = {source.name[:2]: source for source in sources if source.room == "lessons"}
     return [
         {
             "name": source.name,
             "title": source.front.title,
             "minutes": source.front.minutes,
             "needs": [need[:2] for need in source.front.needs],
-            "lab": labs[source.name[:2]].name if source.name[:2] in labs else None,
+            "lesson": number in lessons,
+            "lab": labs[number].name if number in labs else None,
             "questions": [question.id for question in _asked(source)],
-            "exercises": sorted({*_checks(labs.get(source.name[:2]))}),
+            "exercises": sorted({*_checks(labs.get(number))}),
         }
-        for source in sources
-        if source.room == "lessons"
+        for number, source in sorted((labs | lessons).items())
     ]
 
 

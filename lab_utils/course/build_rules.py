@@ -9,7 +9,16 @@ from collections.abc import Iterable, Iterator
 from nbformat import NotebookNode
 
 from ..i18n import LANGUAGES
-from .build_source import NOTE, SOLUTION, Source, is_question, one_language, parsed, questions_of
+from .build_source import (
+    MENDED,
+    NOTE,
+    SOLUTION,
+    Source,
+    is_question,
+    one_language,
+    parsed,
+    questions_of,
+)
 from .build_words import WIDEST, masked, shape
 from .questions import Question
 
@@ -57,11 +66,13 @@ def problems(source: Source, made: dict[str, dict[str, NotebookNode]]) -> Iterat
         yield from _same_code(source, form)
     yield from _objectives(source)
     if source.room == "solutions" and not any(
-        SOLUTION.search(cell.source) for cell in source.cells if cell.cell_type == "code"
+        SOLUTION.search(cell.source) or MENDED.search(cell.source)
+        for cell in source.cells
+        if cell.cell_type == "code"
     ):
         yield (
             f"{source.where()}: a lab needs at least one answer between # BEGIN SOLUTION and # END"
-            " SOLUTION."
+            " SOLUTION, or faults between # BEGIN MENDED and # END MENDED."
         )
 
 

@@ -34,6 +34,8 @@ STUB_LINE = re.compile(r"^[ \t]*# stub: ?(.*)\n", re.M)
 SOLUTION = re.compile(
     r"^([ \t]*)# BEGIN SOLUTION[ \t]*([^\n]*)\n(.*?)^[ \t]*# END SOLUTION[^\n]*\n?", re.M | re.S
 )
+# faults that a lab hands out, in the place of what mends them
+MENDED = re.compile(r"^[ \t]*# BEGIN MENDED\n(.*?)^[ \t]*# END MENDED\n?", re.M | re.S)
 
 
 class SourceError(Exception):
@@ -178,9 +180,17 @@ def code_for(source: Source, cell: NotebookNode, lang: str, lab: bool) -> str:
     text = SOLUTION.sub(
         lambda m: _stub(m[1], m[2], m[3], cell.id, lang) if lab else STUB_LINE.sub("", m[3]), text
     )
-    if re.search(r"# (BEGIN|END) SOLUTION", text):
+    text = MENDED.sub(
+        lambda m: (
+            "".join(f"{line}\n" for line in STUB_LINE.findall(m[1]))
+            if lab
+            else STUB_LINE.sub("", m[1])
+        ),
+        text,
+    )
+    if mark := re.search(r"# (?:BEGIN|END) (SOLUTION|MENDED)", text):
         raise SourceError(
-            f"{source.where(cell)}: every # BEGIN SOLUTION needs its # END SOLUTION, on lines of"
+            f"{source.where(cell)}: every # BEGIN {mark[1]} needs its # END {mark[1]}, on lines of"
             " their own, in the same cell."
         )
     return text.strip("\n")

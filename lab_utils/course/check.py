@@ -61,6 +61,11 @@ HOMES = {
     "scheduled_run": Home("lab13", "ScheduledRun"),
     "find_rate": Home("lab13", "find_rate"),
     "cool_branches": Home("lab13", "cool_branches"),
+    "validate": Home("lab19", "validate"),
+    "train_epoch": Home("lab19", "train_epoch"),
+    "prepare": Home("lab19", "prepare"),
+    "resume": Home("lab19", "Checkpoint"),
+    "train_mixed": Home("lab19", "train_mixed"),
 }
 _WORDS = ("Failure", "Measured", "Result")
 __all__ = sorted([*HOMES, *_WORDS])

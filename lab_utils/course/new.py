@@ -24,6 +24,8 @@ FILES = {
     "solution.md": "solutions/source/@NN@_@NAME@.md",
     "planted.md": "solutions/planted/@NN@_@NAME@.md",
 }
+# what a lab without a lesson does not have
+LESSON = ("lesson.md", "tool_init.py.txt", "tool.py.txt")
 # the one registry: check → its lab and what the notebook calls the answer
 REGISTRY = "lab_utils/course/check.py"
 HOMES = re.compile(r"^HOMES = \{\n(?:.*\n)*?(?=^\}$)", re.M)
@@ -41,6 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--title", nargs=2, metavar=("EN", "ZH"), help="in both languages (default: from the name)"
     )
     parser.add_argument(
+        "--lab", action="store_true", help="a lab by itself, without a lesson and a tool"
+    )
+    parser.add_argument(
         "--root",
         type=Path,
         default=Path.cwd(),
@@ -52,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the files and say what comes next; the exit status is 1 when nothing was written."""
     try:
-        made = begin_lesson(args.root, args.number, args.name, args.title)
+        made = begin_lesson(args.root, args.number, args.name, args.title, args.lab)
     except NewError as error:
         print(error, file=sys.stderr)
         return 1
@@ -68,9 +73,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def begin_lesson(
-    root: Path, number: str, name: str, title: tuple[str, str] | list[str] | None = None
+    root: Path,
+    number: str,
+    name: str,
+    title: tuple[str, str] | list[str] | None = None,
+    lab_only: bool = False,
 ) -> list[Path]:
-    """Write lesson `number` called `name` into the repository at `root`; returns the new files.
+    """Write lesson `number` called `name` into the repository at `root`, or its lab alone; returns
+    the new files.
 
     Raises NewError, before anything is written, for a number or name that will not do or is taken.
     """
@@ -95,6 +105,7 @@ def begin_lesson(
     files = {
         root / _filled(place, words): _filled((SKELETON / source).read_text("utf-8"), words)
         for source, place in FILES.items()
+        if not (lab_only and source in LESSON)
     }
     taken += [path for path in files if path.exists()]
     if taken:

@@ -1,42 +1,31 @@
-"""The rooms of one submission, one for each rank, and who sits in them.
-
-A room's worker has loaded torch and never runs an answer: for each call it forks a copy of itself,
-which does. So every call begins with the same memory, nothing that an answer did in one call is
-there in the next, and after trouble the next call is as quick as any.
-"""
+"""The rooms of one call, one for each rank. Every call has new ones: it begins with the same memory
+and empty disks, nothing that an answer did in one call is there in the next, and after trouble the
+next call is as quick as any."""
 
 from __future__ import annotations
 
-import socket
-import sys
-import time
+import select
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from ..i18n import t
 from .frames import Frame, FrameError, read_frame, write_frame
 from .limits import Limits
+from .nursery import PACKAGE
+from .patience import LOOK_S, Patience
 from .sandbox import Room
 
-PACKAGE = Path(__file__).parents[1]
 # what judges an answer, and answers of others
 HIDDEN = tuple(PACKAGE / name for name in ("course/checks", "grade/judges"))
-WORKER = "lab_utils.grade.inside.worker"
-START_S = 60.0  # torch is loaded in it
-LOAD_S = 20.0
-ENVIRONMENT = {
-    "PYTHONPATH": str(PACKAGE.parent),
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "OMP_NUM_THREADS": "1",
-    # large tensors go back to the system when they are freed, so that memory is what is alive
-    "MALLOC_MMAP_THRESHOLD_": "16384",
-    "MALLOC_ARENA_MAX": "1",
-}
+LOAD_CPU_S = 10.0
+ENDS_S = 10.0  # from a program's last word to its end
 ENDED_BY = {
-    "memory_bytes": "it took more memory than it may",
-    "processes": "it started more processes than it may",
-    "output_bytes": "it printed more than it may",
-    "wall_s": "it took more time than it may",
+    "memory_bytes": ("it took more memory than it may", "占用的内存超过上限"),
+    "processes": ("it started more processes than it may", "启动的进程数超过上限"),
+    "output_bytes": ("it printed more than it may", "输出超过上限"),
+    "wall_s": ("it took more time than it may", "用时超过上限"),
+    "closed": ("it hung up and went on", "断开了线路，自己还在运行"),
 }
 
 
@@ -45,39 +34,24 @@ class LoadError(Exception):
 
 
 class Seat:
-    """A process for one call. `line` carries frames both ways."""
+    """A rank's room. `line`, a descriptor, carries frames both ways; `patience` is the part of the
+    usual one that is had with it."""
 
-    def __init__(self, room: Room) -> None:
-        self.room, self._how = room, ""
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            socket.send_fds(room.line, [b"b"], [theirs.fileno()])
+    def __init__(self, room: Room, patience: float) -> None:
+        self.room, self.patience, self.line = room, patience, room.line.fileno()
 
-    @property
-    def line(self) -> int:
-        """Its descriptor."""
-        return self._socket.fileno()
-
-    def end(self) -> str:
-        """End it and all that it has started; how it ended before that, in words."""
-        if self._socket.fileno() < 0:
-            return self._how
-        self._socket.close()
-        # all there is in the room, where a room is all that it can see
-        whole = "pid" not in self.room.missing
-        try:
-            self.room.line.sendall(b"E" if whole else b"e")
-            status = read_frame(self.room.line.fileno(), time.monotonic() + START_S).words
-            self._how = f"the process ended with status {int(status)}"
-        except (EOFError, FrameError, OSError, TimeoutError, TypeError, ValueError):
-            ended = self.room.close()
-            self._how = ENDED_BY.get(ended.reason, f"its room ended with status {ended.status}")
-        return self._how
+    def ended(self) -> str:
+        """How it has ended, who has said its last word; in words."""
+        ended = self.room.wait(ENDS_S)
+        if ended.reason in ENDED_BY:
+            return t(*ENDED_BY[ended.reason])
+        status = ended.status
+        return t(f"the process ended with status {status}", f"进程已退出，状态码 {status}")
 
 
 class Crew:
-    """`with Crew(limits) as crew`, then `crew.seats(source, n)` for n processes that have loaded an
-    answer."""
+    """`with Crew(limits) as crew`, then `crew.seats(source, n)` for n rooms in which an answer is
+    loaded. `number` of the first room, among all that are open at the same time."""
 
     def __init__(
         self,
@@ -87,9 +61,7 @@ class Crew:
         as_root: bool | None = None,
     ) -> None:
         self._limits, self._hidden, self._as_root = limits, hidden, as_root
-        self._first = number  # of the first room, among all that are open
-        self._rooms: list[Room] = []
-        self._seats: list[Seat] = []
+        self._first, self._rooms = number, list[Room]()
         self.missing: dict[str, str] = {}
 
     def __enter__(self) -> Crew:
@@ -101,70 +73,47 @@ class Crew:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.dismiss()
+        self.clear()
 
-    def seats(self, source: str, count: int) -> list[Seat]:
-        """`count` new processes in which the answer is loaded; those of the call before end. Raises
+    def seats(self, source: str, count: int, patience: float = 1.0) -> list[Seat]:
+        """`count` new rooms in which the answer is loaded; those of the call before end. Raises
         LoadError if it does not load."""
         self.clear()
-        self._open(count)
-        self._seats = [Seat(room) for room in self._rooms[:count]]
-        until = time.monotonic() + LOAD_S
-        for seat in self._seats:
-            write_frame(seat.line, Frame({"do": "load", "source": source}), until)
-        for seat in self._seats:
-            self._hear_loaded(seat, until)
-        return self._seats
+        for number in range(count):
+            self._rooms.append(self._room(number))
+        seats = [Seat(room.__enter__(), patience) for room in self._rooms]
+        watch = Patience([seat.room.pid for seat in seats], LOAD_CPU_S)
+        for seat in seats:
+            write_frame(seat.line, Frame({"do": "load", "source": source}), watch.until)
+        for number, seat in enumerate(seats):
+            while not select.select([seat.line], [], [], LOOK_S)[0]:
+                if over := watch.gone([number], quiet=True):
+                    raise LoadError(t(f"its source: {over[1]}", f"运行其源码时：{over[1]}"))
+            _hear_loaded(seat, watch.until)
+        return seats
 
     def clear(self) -> None:
-        """End all seats."""
-        for seat in self._seats:
-            seat.end()
-            self.missing |= seat.room.missing
-        self._seats = []
-
-    def dismiss(self) -> None:
         """End all rooms."""
         for room in self._rooms:
+            room.end()
+        for room in self._rooms:
             room.close()
-        self._rooms, self._seats = [], []
+            self.missing |= room.missing
+        self._rooms = []
 
-    def _open(self, count: int) -> None:
-        self._rooms += [None] * (count - len(self._rooms))
-        new = [n for n, room in enumerate(self._rooms) if room is None or room.ended]
-        for number in new:
-            self._rooms[number] = Room(
-                [sys.executable, "-s", "-m", WORKER],
-                self._limits,
-                readable=[PACKAGE],
-                hidden=self._hidden,
-                environment=ENVIRONMENT,
-                number=self._first + number,
-                as_root=self._as_root,
-            )
-        for number in new:
-            self._rooms[number].__enter__()
-            self.missing |= self._rooms[number].missing
-        for number in new:
-            _hear_ready(self._rooms[number])
-
-    def _hear_loaded(self, seat: Seat, until: float) -> None:
-        try:
-            said = read_frame(seat.line, until).words
-            if said == {"done": "loaded"}:
-                return
-            words = str(said["raised"])
-        except TimeoutError:
-            words = f"after {LOAD_S:g} s its source was still running"
-        except EOFError:
-            words = seat.end()
-        except (FrameError, KeyError, TypeError):
-            words = "it said what nobody says"
-        raise LoadError(words)
+    def _room(self, number: int) -> Room:
+        readable, number = [PACKAGE], self._first + number
+        return Room(self._limits, readable, self._hidden, number, self._as_root)
 
 
-def _hear_ready(room: Room) -> None:
+def _hear_loaded(seat: Seat, until: float) -> None:
     try:
-        read_frame(room.line.fileno(), time.monotonic() + START_S)
+        said = read_frame(seat.line, until).words
+        if said == {"done": "loaded"}:
+            return
+        words = str(said["raised"])
     except EOFError:
-        raise RuntimeError(room.wait().printed.decode(errors="replace")) from None
+        words = seat.ended()
+    except (FrameError, KeyError, TimeoutError, TypeError):
+        words = t("it said what nobody says", "发来不合规的消息")
+    raise LoadError(words)

@@ -1,7 +1,6 @@
-"""Goes into a room of its own and runs one program there: `python -I -S enter.py ROOM`, where ROOM
-is JSON. Reads the standard library only, for nothing else may have been loaded before.
+"""Goes into a room of its own and runs one program there: `run(room, report, program)`.
 
-    ours         this process: goes into new namespaces, as far as ROOM["spaces"] names them, and
+    ours         this process: goes into new namespaces, as far as room["spaces"] names them, and
       first      forks process 1 of them, which sees the room's files and no other processes,
         program  and forks the program, without any right. When the first process ends, the kernel
                  ends every other in the room, however it has hidden.
@@ -9,8 +8,9 @@ is JSON. Reads the standard library only, for nothing else may have been loaded 
 The room's network is its loopback.
 
 The room's files: `readable` paths at their own places, read-only; an empty directory over each
-`hidden` one; its own /tmp, /dev and /proc. What could not be had is written to ROOM["report"], a
-descriptor, as JSON {protection: reason}, before the program starts.
+`hidden` one; its own /tmp, /dev and /proc. The descriptor `report` gets two lines of JSON: what
+could not be had, {protection: reason}, before the program starts; and in the end its exit status,
+−n for signal n.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import resource
 import signal
 import socket
 import struct
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +38,8 @@ SPACES = {
 RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, REC, PRIVATE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 18
 KEPT_FLAGS = NOSUID | NODEV | NOEXEC | 1024 | 2048  # a bind mount may not lose these (noatime …)
 DETACH, PDEATHSIG, CAPBSET_DROP, NO_NEW_PRIVS, SUBREAPER = 2, 1, 24, 38, 36
+DUMPABLE = 4
+CAPABILITY_VERSION = 0x20080522
 DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
@@ -105,7 +106,7 @@ def furnish(room: dict[str, Any]) -> None:
     for path in room["readable"]:
         if os.path.islink(path):
             os.makedirs(os.path.dirname(root + path), exist_ok=True)
-            os.symlink(os.readlink(path), root + path)
+            os.symlink(os.path.realpath(path), root + path)
         elif os.path.exists(path):
             bind(path, root + path)
     for path in room["hidden"]:
@@ -144,7 +145,10 @@ def give_up_rights(room: dict[str, Any]) -> None:
         os.setgroups([])
         os.setresgid(room["uid"], room["uid"], room["uid"])
         os.setresuid(room["uid"], room["uid"], room["uid"])
+    none = (ctypes.c_uint32 * 6)()
+    call("capset", (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), none)
     call("prctl", NO_NEW_PRIVS, 1, 0, 0, 0)
+    call("prctl", DUMPABLE, 1, 0, 0, 0)  # its own /proc/self is its own, as after any execve(2)
 
 
 def die_with_parent() -> None:
@@ -166,46 +170,41 @@ def reap(program: int) -> int:
             return os.waitstatus_to_exitcode(status)
 
 
-def first(room: dict[str, Any], missing: dict[str, str]) -> int:
+def first(
+    room: dict[str, Any], missing: dict[str, str], report: int, program: Callable[[], None]
+) -> int:
     """Process 1 of the room."""
     die_with_parent()
     if "net" in room["spaces"] and "net" not in missing:
         attempt(missing, "net", loopback_up)
     if "mount" in room["spaces"] and "mount" not in missing:
         furnish(room)  # half a room would be worse than none: an error ends it here
-    os.write(room["report"], json.dumps(missing).encode())
-    os.close(room["report"])
-    program = os.fork()
-    if program == 0:
-        die_with_parent()
+    os.write(report, json.dumps(missing).encode() + b"\n")
+    os.close(report)
+    child = os.fork()
+    if child == 0:
         os.setsid()
         give_up_rights(room)
-        os.execve(room["argv"][0], room["argv"], room["environment"])
+        die_with_parent()  # last: whoever changes users is forgotten
+        program()
     for descriptor in range(3):
         os.close(descriptor)
-    return reap(program)
+    return reap(child)
 
 
-def main() -> None:
-    room = json.loads(sys.argv[1])
+def run(room: dict[str, Any], report: int, program: Callable[[], None]) -> None:
+    """Until the program has ended; never returns. `program` does not return either."""
     die_with_parent()
     call("prctl", SUBREAPER, 1, 0, 0, 0)  # who is left alone comes to us
     missing = enter_spaces(room["spaces"])
     child = os.fork()
     if child == 0:
         try:
-            code = first(room, missing)
+            status = first(room, missing, report, program)
         except BaseException as error:
             os.write(2, f"room: {type(error).__name__}: {error}\n".encode())
-            code = 125
-        os._exit(code if code >= 0 else 128 - code)
-    os.close(room["report"])
-    os._exit(_code(reap(child)))
-
-
-def _code(status: int) -> int:
-    return status if status >= 0 else 128 - status
-
-
-if __name__ == "__main__":
-    main()
+            status = 125
+        os._exit(status if status >= 0 else 128 - status)
+    status = reap(child)
+    os.write(report, json.dumps(status if status < 128 else 128 - status).encode())
+    os._exit(0)

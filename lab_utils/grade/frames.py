@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 DTYPES = ("float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
-MOST = 1 << 30  # bytes of one frame
+MOST = 1 << 28  # bytes of one frame
 
 
 class FrameError(ValueError):

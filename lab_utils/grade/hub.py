@@ -7,7 +7,6 @@ so that ranks that wait for each other are found at once and not by a clock.
 
 from __future__ import annotations
 
-import os
 import select
 import time
 from collections import defaultdict, deque
@@ -16,9 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..i18n import t
 from .crew import Seat
 from .frames import Frame, FrameError, read_frame, write_frame
+from .patience import ASLEEP_S, LOOK_S, Patience
 
+FRAME_S = 120.0  # from its first byte to its last
+MOST_BYTES, MOST_WORDS = 1 << 30, 100_000  # of one call, which the grader has to keep
 Gate = Callable[[int, dict[str, Any], list[np.ndarray]], Frame]
 
 
@@ -34,7 +37,7 @@ class Passed(NamedTuple):
 
 class Trouble(NamedTuple):
     """How ranks did not come to their end: kind is "raised", "ended", "hung", "mismatch" or
-    "nonsense"; words in English, for people who read code."""
+    "nonsense"; words say the rest."""
 
     kind: str
     rank: int
@@ -50,8 +53,10 @@ class Hub:
 
     orders:    what each rank is told to do
     gate:      gate(rank, words, arrays) -> what to answer a rank that stands at a gate
-    hold:      hold(rank): while it is true, nothing that the rank waits for arrives
-    slow:      a rank whose words are heard late
+    hold:      hold(rank): while it is true, nothing that the rank waits for arrives; when therefore
+               nobody can go on, `early` says who waits for what, and from then on nothing is held
+    cpu_s, asleep_s:  of a core and of sleep, that each rank may use (patience.py)
+    slow:      a rank that is heard when no other one can go on without it
     """
 
     def __init__(
@@ -60,12 +65,17 @@ class Hub:
         orders: Sequence[Frame],
         gate: Gate,
         hold: Callable[[int], bool] = lambda _: False,
-        within_s: float = 30.0,
+        cpu_s: float = 10.0,
+        asleep_s: float = ASLEEP_S,
         slow: int | None = None,
     ) -> None:
         self.passed: list[list[Passed]] = [[] for _ in seats]
         self._seats, self._orders, self._gate, self._hold = seats, orders, gate, hold
-        self._until, self._within_s, self._slow = 0.0, within_s, slow
+        self._patience = Patience(
+            [seat.room.pid for seat in seats], cpu_s * seats[0].patience, asleep_s
+        )
+        self.early = ""
+        self._until, self._slow, self._carried = self._patience.until, slow, 0
         self._standing: dict[int, Frame] = {}
         self._done: dict[int, Frame] = {}
         self._collectives: list[dict[int, Frame]] = []
@@ -75,9 +85,6 @@ class Hub:
 
     def run(self) -> list[Frame] | Trouble:
         """What each rank said when it was done; or what went wrong first."""
-        # on a machine with too much to do everybody is slow
-        self._within_s *= min(4.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
-        self._until = time.monotonic() + self._within_s
         try:
             for rank, order in enumerate(self._orders):
                 self._say(rank, order)
@@ -87,6 +94,10 @@ class Hub:
         except _Stopped as stopped:
             return stopped.args[0]
         return [self._done[rank] for rank in range(len(self._seats))]
+
+    def used(self) -> list[float]:
+        """Seconds of a core, of each rank, as they were last looked at."""
+        return [self._patience.used(rank) for rank in range(len(self._seats))]
 
     def never_waited(self, rank: int) -> list[str]:
         """Collectives of a rank whose result it never waited for."""
@@ -103,37 +114,40 @@ class Hub:
         except EOFError:
             self._ended(rank)
         except TimeoutError:
-            self._stop("hung", rank, f"after {self._within_s:.0f} s it does not listen")
+            self._stop("hung", rank, t("it does not listen", "它不再接收消息"))
 
     def _ended(self, rank: int) -> None:
-        self._stop("ended", rank, self._seats[rank].end())
+        self._stop("ended", rank, self._seats[rank].ended())
 
     def _hear_next(self) -> None:
         """The next words of those who run; nobody runs, or too long: trouble."""
         running = [r for r in range(len(self._seats)) if r not in self._standing | self._done]
         if not running:
             if len(self._done) < len(self._seats):
-                self._deadlock()
+                self._nobody_runs()
             return
-        ends = {self._seats[rank].line: rank for rank in running}
-        ready = select.select([*ends], [], [], max(0.0, self._until - time.monotonic()))[0]
-        if not ready:
-            self._stop("hung", running[0], f"after {self._within_s:.0f} s it was still running")
-        for rank in sorted((ends[end] for end in ready), key=lambda rank: rank == self._slow):
-            if rank == self._slow:
-                time.sleep(0.01)
-            self._hear(rank)
+        # a slow rank is so slow that all others have gone as far as they can
+        listened = [rank for rank in running if rank != self._slow] or running
+        ends = {self._seats[rank].line: rank for rank in listened}
+        ready = select.select([*ends], [], [], LOOK_S)[0]
+        if over := self._patience.gone(listened, quiet=not ready):
+            self._stop("hung", *over)
+        for end in ready:
+            self._hear(ends[end])
 
     def _hear(self, rank: int) -> None:
         try:
-            frame = read_frame(self._seats[rank].line, self._until)
+            frame = read_frame(self._seats[rank].line, time.monotonic() + FRAME_S)
             self._take(rank, frame)
         except EOFError:
             self._ended(rank)
         except TimeoutError:
-            self._stop("hung", rank, f"after {self._within_s:.0f} s it was still running")
+            words = t("what it began to say has no end", "它的一条消息没有说完")
+            self._stop("nonsense", rank, words)
         except (FrameError, AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
-            self._stop("nonsense", rank, f"it said what no rank says ({type(error).__name__})")
+            kind = type(error).__name__
+            words = t(f"it said what no rank says ({kind})", f"它发来不合规的消息（{kind}）")
+            self._stop("nonsense", rank, words)
 
     def _take(self, rank: int, frame: Frame) -> None:
         words = frame.words
@@ -146,6 +160,10 @@ class Hub:
         sizes = [(a.nbytes, a.size) for a in frame.arrays]
         # what stands at a gate is looked at there, and is no message
         nbytes, numel = sizes[0] if sizes and op != "gate" else (0, 0)
+        self._carried += nbytes
+        if self._carried > MOST_BYTES or len(self.passed[rank]) > MOST_WORDS:
+            words = t("it said more than anybody has to say", "它发来的消息多得不合情理")
+            self._stop("nonsense", rank, words)
         self.passed[rank].append(Passed(op, words, nbytes, numel))
         if op == "send":
             channel = (rank, int(words["to"]), int(words["channel"]))
@@ -167,8 +185,12 @@ class Hub:
                 self._stop(
                     "mismatch",
                     rank,
-                    f"collective {number + 1} is {_short(first)} on rank {other} and"
-                    f" {_short(frame)} on rank {rank}",
+                    t(
+                        f"collective {number + 1} is {_short(first)} on rank {other} and"
+                        f" {_short(frame)} on rank {rank}",
+                        f"第 {number + 1} 次集合通信，rank {other} 上是 {_short(first)}，"
+                        f"rank {rank} 上是 {_short(frame)}",
+                    ),
                 )
         there[rank] = frame
 
@@ -178,7 +200,8 @@ class Hub:
             try:
                 answer = self._answer(rank, frame)
             except (KeyError, TypeError, ValueError, IndexError) as error:
-                self._stop("nonsense", rank, f"it asked what no rank asks ({error})")
+                words = t(f"it asked what no rank asks ({error})", f"它提出不合规的请求（{error}）")
+                self._stop("nonsense", rank, words)
             if answer is not None:
                 del self._standing[rank]
                 self._say(rank, answer)
@@ -199,8 +222,12 @@ class Hub:
             self._stop(
                 "mismatch",
                 rank,
-                f"rank {words['receive']} sends {message.size} elements, and rank {rank} has room"
-                f" for {words['numel']}",
+                t(
+                    f"rank {words['receive']} sends {message.size} elements, and rank {rank} has"
+                    f" room for {words['numel']}",
+                    f"rank {words['receive']} 发来 {message.size} 个元素，"
+                    f"rank {rank} 只准备了 {words['numel']} 个的位置",
+                ),
             )
         return Frame(0, [message])
 
@@ -215,22 +242,28 @@ class Hub:
             there.clear()  # it may be large
         return answer
 
-    def _deadlock(self) -> None:
-        rank, frame = next(iter(self._standing.items()))
-        waits = "; ".join(
-            f"rank {r} waits for {self._waits_for(f.words)}" for r, f in self._standing.items()
+    def _nobody_runs(self) -> None:
+        rank = next(iter(self._standing))
+        waits = t("; ", "；").join(
+            t(f"rank {r} waits for ", f"rank {r} 在等") + self._waits_for(f.words)
+            for r, f in self._standing.items()
         )
-        gone = f"; done: rank {', '.join(map(str, self._done))}" if self._done else ""
+        if any(map(self._hold, self._standing)):
+            self.early, self._hold = waits, lambda _: False
+            return
+        done = t(", ", "、").join(map(str, self._done))
+        gone = t(f"; done: rank {done}", f"；已结束：rank {done}") if done else ""
         self._stop("hung", rank, waits + gone)
 
     def _waits_for(self, words: dict[str, Any]) -> str:
         if "wait" in words:
-            return f"its collective {words['wait'] + 1}"
-        return f"a message from rank {words['receive']}"
+            return t(f"its collective {words['wait'] + 1}", f"第 {words['wait'] + 1} 次集合通信")
+        return t(f"a message from rank {words['receive']}", f" rank {words['receive']} 的消息")
 
 
 def _short(frame: Frame) -> str:
-    return f"{frame.words['op']} of {frame.arrays[0].size} elements ({frame.arrays[0].dtype})"
+    op, size, dtype = frame.words["op"], frame.arrays[0].size, frame.arrays[0].dtype
+    return t(f"{op} of {size} elements ({dtype})", f"{size} 个元素的 {op}（{dtype}）")
 
 
 def _result(there: dict[int, Frame], rank: int) -> np.ndarray:

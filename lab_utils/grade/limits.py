@@ -31,7 +31,6 @@ class Ended:
 
     status:         exit status; −n for signal n; None where a limit ended it
     seconds:        from start to end
-    peak_bytes:     most memory seen, sampled (watch.py)
     printed:        the first bytes of its output and errors, in the order in which they came
     missing:        protections that this machine does not give, by name, with the reason
     """
@@ -39,6 +38,5 @@ class Ended:
     reason: str
     status: int | None
     seconds: float
-    peak_bytes: int
     printed: bytes
     missing: dict[str, str] = field(default_factory=dict)

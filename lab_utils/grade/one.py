@@ -14,10 +14,11 @@ from .crew import HIDDEN, Crew
 from .judges import judges_of
 from .judges.judge import Judge, Mark, mark
 from .limits import Limits
-from .submission import Submission, Unreadable, read_submission
+from .submission import Submission, Unreadable, handed_out, read_submission
 
-WALL_S = 600.0  # of all calls together, in each of its rooms
-BY_KERNEL = {"disk_bytes": 1_000_000}  # nothing large is kept in files while memory is measured
+WALL_S = 7200.0  # of an exercise; each call ends long before (patience.py)
+# of a rank: nothing large is kept in files while memory is measured, and four fit a small machine
+BY_KERNEL = {"disk_bytes": 1_000_000, "memory_bytes": 1_000_000_000}
 ROOMS = 8  # of one submission, at the most
 Record = dict[str, Any]
 
@@ -40,7 +41,7 @@ def grade_one(
     )
     judges = judges_of(lab, hidden)
     try:
-        submission = read_submission(path)
+        submission = read_submission(path, handed_out(lab))
     except Unreadable as error:
         record["trouble"] = list(error.words)
         submission = Submission((), "en")
@@ -66,7 +67,7 @@ def _marks(
         marks = mark(judge, program, crew, seed)
     missing = dict(crew.missing)
     if judge.advisory:
-        missing[judge.check] = judge.advisory
+        missing[judge.check] = judge.advisory[0]
     return marks, missing, program.source
 
 
@@ -81,8 +82,9 @@ def _exercise(judge: Judge, marks: Sequence[Mark], source: str) -> Record:
                 name=one.criterion.name,
                 en=one.criterion.en,
                 zh=one.criterion.zh,
-                passed=one.failure is None,
-                failure=one.failure and one.failure._asdict(),
+                points=one.criterion.points,
+                passed=one.passed,
+                failure=one.failure._asdict() if one.passed is False else None,
             )
             for one in marks
         ],
@@ -90,6 +92,7 @@ def _exercise(judge: Judge, marks: Sequence[Mark], source: str) -> Record:
 
 
 def points(record: Record) -> tuple[int, int]:
-    """(earned, possible): one for each criterion."""
-    every = [one["passed"] for exercise in record["exercises"] for one in exercise["criteria"]]
-    return sum(every), len(every)
+    """(earned, possible); what is blocked counts for neither."""
+    every = [one for exercise in record["exercises"] for one in exercise["criteria"]]
+    seen = [one for one in every if one["passed"] is not None]
+    return sum(one["points"] for one in seen if one["passed"]), sum(one["points"] for one in seen)

@@ -11,19 +11,28 @@ from statistics import median
 from ..i18n import language, t
 from .one import Record, points
 from .similar import Pair
+from .words import blocked_words
 
 STYLE = """
-:root { color-scheme: light dark; --good: light-dark(#1a7f37, #4ac26b);
-  --bad: light-dark(#a04000, #f0a060); --line: light-dark(#d0d7de, #3d444d); }
+:root { color-scheme: light dark; --paper: light-dark(#fff, #15181d);
+  --ink: light-dark(#1f2328, #e6e8eb); --soft: light-dark(#57606a, #a0a8b2);
+  --good: light-dark(#1a7f37, #4ac26b); --bad: light-dark(#a04000, #f0a060);
+  --line: light-dark(#d0d7de, #3d444d); --link: light-dark(#0550ae, #79b8ff); }
 body { font: 16px/1.6 system-ui, 'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', sans-serif;
-  max-width: 52rem; margin: 2rem auto; padding: 0 1rem; }
+  max-width: 52rem; margin: 2rem auto; padding: 0 1rem; background: var(--paper);
+  color: var(--ink) } a { color: var(--link) } small { color: var(--soft) }
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem }
+h2 code { font-size: 1.1rem } .points { font-size: 1.15rem; font-weight: 600 }
 table { border-collapse: collapse; width: 100% } .wide { overflow-x: auto }
 th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line);
-  vertical-align: top } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
-.good { color: var(--good) } .bad { color: var(--bad) } dl { margin: .3rem 0 0 }
-dt { font-weight: 600; float: left; clear: left; margin-right: .5rem } dd { margin: 0 0 .2rem }
-.bar { display: inline-block; height: .7rem; background: var(--good); vertical-align: middle }
+  vertical-align: top } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums;
+  white-space: nowrap } th { color: var(--soft); font-weight: 500; font-size: .9rem }
+td.mark { width: 6.5rem; white-space: nowrap } .good { color: var(--good) }
+.bad { color: var(--bad) }
+dl { margin: .3rem 0 0; display: grid; grid-template-columns: max-content 1fr; gap: .1rem .7rem }
+dt { color: var(--soft) } dd { margin: 0; overflow-wrap: anywhere }
+.track { display: inline-block; width: 6rem; height: .7rem; background: var(--line) }
+.bar { display: block; height: 100%; background: var(--good) }
 """
 
 
@@ -36,34 +45,58 @@ def feedback(record: Record) -> str:
         parts.append(f"<p class='bad'>{escape(record['trouble'][lang == 'zh'])}</p>")
     if possible:
         words = t(f"{earned} of {possible} points", f"{possible} 分中得 {earned} 分", lang)
-        parts.append(f"<p><strong>{words}</strong></p>")
-    if record["advisory"]:
-        reasons = escape("; ".join(record["advisory"]))
+        parts.append(f"<p class='points'>{words}</p>")
+    weaker = [one for one in record["advisory"] if one.partition(":")[0] not in _checks(record)]
+    if weaker:
         words = t(
-            "Advisory: a weaker instrument had to do for some marks.",
-            "仅供参考：部分评分只能用较弱的手段得出。",
+            "Advisory: this machine gave weaker instruments for some of it.",
+            "仅供参考：评分所用的机器只提供了较弱的手段。",
             lang,
         )
-        parts.append(f"<p>{words} <small>({reasons})</small></p>")
+        parts.append(f"<p>{words} <small>{escape('; '.join(weaker))}</small></p>")
     for exercise in record["exercises"]:
-        parts.append(f"<h2>{escape(exercise['answer'])}</h2><table>")
-        parts += [_criterion_row(one, lang) for one in exercise["criteria"]]
-        parts.append("</table>")
+        parts.append(f"<h2><code>{escape(exercise['answer'])}</code></h2>")
+        if exercise["advisory"]:
+            words, reason = t("Advisory: ", "仅供参考：", lang), t(*exercise["advisory"], lang)
+            parts.append(f"<p><small>{words}{escape(reason)}{t('.', '。', lang)}</small></p>")
+        rows, failed = [], list[dict]()
+        for one in exercise["criteria"]:
+            same = (other for other in failed if other["failure"] == one["failure"])
+            rows.append(_criterion_row(one, lang, next(same, None)))
+            failed += [one] if one["failure"] else []
+        parts.append(f"<table>{''.join(rows)}</table>")
     return _page(record["student"], "".join(parts), lang)
 
 
-def _criterion_row(one: dict, lang: str) -> str:
+def _checks(record: Record) -> set[str]:
+    return {exercise["check"] for exercise in record["exercises"]}
+
+
+def _criterion_row(one: dict, lang: str, before: dict | None) -> str:
+    """`before`: the criterion above that failed by the very same thing, which is said once."""
+    if one["passed"] is None:
+        mark = t("blocked", "暂缺", lang)
+        words = f"{escape(one[lang])}<br><small>{escape(blocked_words(lang))}</small>"
+        return f"<tr><td class='mark'>– {mark}</td><td>{words}</td></tr>"
     if one["passed"]:
         mark = t("passed", "通过", lang)
-        return f"<tr><td class='good'>✓ {mark}</td><td>{escape(one[lang])}</td></tr>"
+        return f"<tr><td class='mark good'>✓ {mark}</td><td>{escape(one[lang])}</td></tr>"
     mark, failure = t("not yet", "未通过", lang), one["failure"]
+    if before:
+        words = t(
+            f"The same reason as “{before[lang]}”. Once that is right, this one can be judged.",
+            f"原因与“{before[lang]}”相同；那里改对之后，这一项才能评判。",
+            lang,
+        )
+        said = f"{escape(one[lang])}<br><small>{escape(words)}</small>"
+        return f"<tr><td class='mark bad'>✗ {mark}</td><td>{said}</td></tr>"
     rows = [
         (t("Expected", "预期", lang), failure["expected"]),
         (t("Got", "实际", lang), failure["came"]),
         (t("With", "条件", lang), failure["case"]),
     ]
     said = "".join(f"<dt>{name}</dt><dd>{escape(words)}</dd>" for name, words in rows if words)
-    return f"<tr><td class='bad'>✗ {mark}</td><td>{escape(one[lang])}<dl>{said}</dl></td></tr>"
+    return f"<tr><td class='mark bad'>✗ {mark}</td><td>{escape(one[lang])}<dl>{said}</dl></td></tr>"
 
 
 def summary(records: Sequence[Record], lab: str, pairs: Sequence[Pair]) -> str:
@@ -73,12 +106,13 @@ def summary(records: Sequence[Record], lab: str, pairs: Sequence[Pair]) -> str:
     scores = [points(record)[0] for record in graded]
     possible = max((points(record)[1] for record in graded), default=0)
     n = len(graded)
-    parts = [f"<h1>{t(f'Lab {lab[3:]}: {n} submissions', f'实验 {lab[3:]}：{n} 份作业')}</h1>"]
+    said = t(f"Lab {lab[3:]}: {len(records)} submissions", f"实验 {lab[3:]}：{len(records)} 份作业")
+    parts = [f"<h1>{said}</h1>"]
     if scores:
         middle, full = f"{median(scores):g}", sum(score == possible for score in scores)
         words = t(
-            f"Median {middle} of {possible} points; {full} have all of them.",
-            f"满分 {possible}，中位数 {middle}；{full} 人满分。",
+            f"Graded: {n}. Median: {middle} of {possible} points. With all points: {full}.",
+            f"已评 {n} 份；满分 {possible}，中位数 {middle}；满分 {full} 人。",
         )
         parts.append(f"<p>{words}</p>")
     parts += [_distribution(graded), _first_failures(graded), _troubles(records)]
@@ -93,22 +127,24 @@ def _distribution(records: Sequence[Record]) -> str:
             for one in exercise["criteria"]:
                 key = exercise["answer"], one["name"]
                 words[key] = one[language()]
-                every[key] += 1
-                passed[key] += one["passed"]
+                every[key] += one["passed"] is not None
+                passed[key] += one["passed"] is True
     rows = "".join(
         f"<tr><td>{escape(key[0])}</td><td>{escape(words[key])}</td>"
-        f"<td class='n'>{passed[key]} / {every[key]}</td><td>"
-        f"<span class='bar' style='width:{6 * passed[key] / every[key]:.2f}rem'></span></td></tr>"
+        f"<td class='n'>{passed[key]} / {every[key]}</td><td><span class='track'>"
+        f"<span class='bar' style='width:{100 * passed[key] / (every[key] or 1):.0f}%'></span>"
+        "</span></td></tr>"
         for key in every
     )
-    return _table(t("By criterion", "各项通过情况"), rows)
+    heads = [t("answer", "答案"), t("criterion", "评分项"), t("passed", "通过"), t("share", "比例")]
+    return _table(t("By criterion", "各项通过情况"), rows, heads)
 
 
 def _first_failures(records: Sequence[Record]) -> str:
     counts: Counter[tuple[str, str, str]] = Counter()
     for record in records:
         for exercise in record["exercises"]:
-            first = next((one for one in exercise["criteria"] if not one["passed"]), None)
+            first = next((o for o in exercise["criteria"] if o["passed"] is False), None)
             if first:
                 kind = first["failure"]["criterion"]
                 counts[exercise["answer"], first[language()], kind] += 1
@@ -117,7 +153,13 @@ def _first_failures(records: Sequence[Record]) -> str:
         f"<td class='n'>{count}</td></tr>"
         for (answer, words, kind), count in counts.most_common(12)
     )
-    return _table(t("Commonest first failures", "最常见的首个失败项"), rows)
+    heads = [
+        t("answer", "答案"),
+        t("criterion", "评分项"),
+        t("kind", "类型"),
+        t("students", "人数"),
+    ]
+    return _table(t("Commonest first failures", "最常见的首个失败项"), rows, heads)
 
 
 def _troubles(records: Sequence[Record]) -> str:
@@ -127,7 +169,10 @@ def _troubles(records: Sequence[Record]) -> str:
         for r in records
         if r["trouble"]
     )
-    return _table(t("Files that could not be read", "无法读取的文件"), rows)
+    heads = [t("student", "学生"), t("reason", "原因")]
+    return _table(
+        t("Files that could not be read or graded", "无法读取或无法评分的文件"), rows, heads
+    )
 
 
 def _alike(pairs: Sequence[Pair]) -> str:
@@ -140,7 +185,8 @@ def _alike(pairs: Sequence[Pair]) -> str:
         "Answers alike, names aside (short exercises have few solutions)",
         "相近的答案，不计变量名（短题的解法本来就不多）",
     )
-    return _table(title, rows)
+    names = [t("one", "其一"), t("the other", "其二")]
+    return _table(title, rows, [t("answer", "答案"), *names, t("alike", "相近程度")])
 
 
 def _students(records: Sequence[Record]) -> str:
@@ -154,16 +200,15 @@ def _students(records: Sequence[Record]) -> str:
             f"<td class='n'>{mark}</td><td class='n'>{record['seconds']:.0f} s</td>"
             f"<td>{escape('; '.join(record['advisory']))}</td></tr>"
         )
-    return _table(t("Students", "学生"), rows)
+    heads = [t("student", "学生"), t("points", "得分"), t("seconds", "用时"), t("advisory", "备注")]
+    return _table(t("Students", "学生"), rows, heads)
 
 
-def _table(title: str, rows: str) -> str:
-    body = (
-        f"<div class='wide'><table>{rows}</table></div>"
-        if rows
-        else t("<p>None.</p>", "<p>无。</p>")
-    )
-    return f"<h2>{title}</h2>{body}"
+def _table(title: str, rows: str, heads: Sequence[str]) -> str:
+    if not rows:
+        return f"<h2>{title}</h2><p>{t('None.', '无。')}</p>"
+    first = "".join(f"<th scope='col'>{head}</th>" for head in heads)
+    return f"<h2>{title}</h2><div class='wide'><table><tr>{first}</tr>{rows}</table></div>"
 
 
 def _page(title: str, body: str, lang: str) -> str:

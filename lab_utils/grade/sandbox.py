@@ -13,90 +13,77 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from . import nursery
 from .frames import Frame, read_frame, write_frame
+from .group import Group, groups, sweep
 from .limits import Ended, Limits
+from .nursery import RoomError
 from .watch import Watch
 
-ENTER = Path(__file__).with_name("enter.py")
-THREADS = 512  # processes and threads of one user: where a fork without end stops by itself
+THREADS = 32  # besides its processes: where a fork without end stops by itself, before it is seen
 FIRST_UID = 61_000  # no such users exist; each of the rooms that are open at once has its own
 FOLDERS = "lab-room-"
 SPACES = ("mount", "pid", "net", "ipc", "name")
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime")
 
 
-class RoomError(RuntimeError):
-    """The room could not be furnished, or its program spoke in no known way."""
-
-
 class Room:
-    """A running program; `with Room(argv, …) as room`. It reads and writes frames (frames.py) on
-    descriptor LAB_LINE of its environment, a socket; `line` is its other end.
+    """A running program; `with Room(limits, …) as room`. It reads and writes frames (frames.py) on
+    a socket, whose other end is `line`.
 
-    argv:      the program, by absolute path
     readable:  paths that it may read, besides the system's and this Python's
     hidden:    directories below them that are empty for it
     number:    of this among the rooms that are open at the same time
     as_root:   False: as without root's rights; None: as they are
+    argv:      another program than the worker, by absolute path; its environment names the socket
+               as LAB_LINE
     """
 
     def __init__(
         self,
-        argv: Sequence[str],
         limits: Limits,
         readable: Sequence[Path] = (),
         hidden: Sequence[Path] = (),
-        environment: Mapping[str, str] | None = None,
         number: int = 0,
         as_root: bool | None = None,
+        argv: Sequence[str] = (),
     ) -> None:
         self.limits, self.missing, self.ended = limits, dict[str, str](), None
         self._root = tempfile.mkdtemp(prefix=f"{FOLDERS}{os.getpid()}-")
+        self.group = Group(Path(self._root).name, limits.processes + THREADS)
         as_root = os.getuid() == 0 if as_root is None else as_root
         self.line, end = socket.socketpair()
-        self._report, report = os.pipe()
-        theirs = (end.fileno(), report)
+        output, printed = os.pipe()
+        told, report = os.pipe()
+        self._report = os.fdopen(told)
         room = dict(
             root=self._root,
             argv=list(argv),
             spaces=[*SPACES] if as_root else ["user", *SPACES],
             uid=FIRST_UID + number if as_root else None,
-            readable=_outermost([*SYSTEM, *python_paths(), *map(str, readable)]),
+            readable=_readable([*SYSTEM, *python_paths(), *map(str, readable)]),
             hidden=[str(path) for path in hidden],
             disk_bytes=limits.disk_bytes,
-            threads=THREADS,
-            report=report,
-            environment={
-                "PATH": "/usr/bin:/bin",
-                "HOME": "/tmp",
-                "LAB_LINE": str(end.fileno()),
-                **(environment or {}),
-            },
+            threads=limits.processes + THREADS,
+            doors=self.group.doors,
         )
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(ENTER), json.dumps(room)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=theirs,
-            start_new_session=True,
-            env={},
-        )
-        end.close()
-        os.close(report)
-        self._watch = Watch(process, limits)
+        theirs = (printed, end.detach(), report)
+        try:
+            self.pid, seen = nursery.begin(room, theirs)
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        self._watch = Watch(self.pid, seen, output, limits)
 
     def __enter__(self) -> Room:
-        with os.fdopen(self._report, "rb") as report:
-            said = report.read()
+        said = self._report.readline()
         if not said:
             words = self.close().printed.decode(errors="replace").strip()
             raise RoomError(words or "the room could not be made")
@@ -118,22 +105,26 @@ class Room:
         write_frame(self.line.fileno(), frame, until)
         return read_frame(self.line.fileno(), until)
 
-    @property
-    def pid(self) -> int:
-        """The process under which all others of the room are."""
-        return self._watch.process.pid
-
-    def wait(self) -> Ended:
-        """Until the program ends by itself, or a limit ends it."""
-        self._watch.join()
+    def wait(self, within_s: float | None = None) -> Ended:
+        """Until the program ends by itself, or a limit ends it, or so many seconds have passed."""
+        self._watch.join(within_s)
         return self.close()
+
+    def end(self) -> None:
+        """End all that is left in the room, and do not wait for it."""
+        self._watch.end("closed")
 
     def close(self) -> Ended:
         """End all that is left in the room; how it ended, always the same answer."""
         if self.ended is None:
-            self.ended = self._watch.end("closed")
+            self.end()
+            self.ended = self._watch.ended()
             self.ended.missing = self.missing
+            said = "" if self.ended.reason != "done" else self._report.read()
+            self.ended.status = json.loads(said) if said else None
             self.line.close()
+            self._report.close()
+            self.group.close()
             shutil.rmtree(self._root, ignore_errors=True)
         return self.ended
 
@@ -143,18 +134,23 @@ def python_paths() -> list[str]:
     return [sys.base_prefix, sys.prefix, *(p for p in sys.path if p.endswith("-packages"))]
 
 
-def _outermost(paths: Sequence[str]) -> list[str]:
-    """Without those that lie in another of them."""
-    real = list(dict.fromkeys(paths))
+def _readable(paths: Sequence[str]) -> list[str]:
+    """With what links among them lead to, and without those that lie in another of them."""
+    real = list(dict.fromkeys([*paths, *map(os.path.realpath, paths)]))
     return [p for p in real if not any(p != q and p.startswith(q.rstrip("/") + "/") for q in real)]
 
 
 def clear_folders() -> None:
-    """Remove what rooms of graders that were killed have left: empty folders."""
+    """Remove what rooms of graders that were killed have left: empty folders and groups."""
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*-*"):
-        pid = folder.name.removeprefix(FOLDERS).partition("-")[0]
-        if pid.isdigit() and not _lives(int(pid)):
+        if _of_the_dead(folder):
             shutil.rmtree(folder, ignore_errors=True)
+    sweep([group for group in groups(FOLDERS) if _of_the_dead(group)])
+
+
+def _of_the_dead(place: Path) -> bool:
+    pid = place.name.removeprefix(FOLDERS).partition("-")[0]
+    return pid.isdigit() and not _lives(int(pid))
 
 
 def _lives(pid: int) -> bool:

@@ -3,22 +3,25 @@ one answer.
 
 A program is a slice: the definition of the answer and, from wherever they stand, those of the names
 that it uses, and of the names that these use. So it does not matter in which order the cells are,
-which were deleted or came twice, or what the others would have done: checks, trainings, plots.
+which were deleted or came twice, or what the others would have done: checks, trainings, plots. A
+name means what its own cell calls so; else what cells before it do; else what later ones do.
 """
 
 from __future__ import annotations
 
 import ast
+import codecs
 import json
 import symtable
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ENCODINGS = ("utf-8-sig", "gb18030", "cp1252")  # as editors on Windows save
 MOST_BYTES = 200_000_000
 STUBS = {"todo"}
+LABS = Path(__file__).parents[2] / "labs" / "en"
 
 
 class Unreadable(ValueError):
@@ -40,16 +43,18 @@ class Program:
 
 @dataclass(frozen=True)
 class Submission:
-    """A notebook's code cells, and the language of its text ("en" or "zh")."""
+    """A notebook's code cells, and the language of its text ("en" or "zh"). `given`: the cells of
+    the notebook as it was handed out, for names that are nowhere in this one."""
 
     cells: tuple[str, ...]
     language: str
+    given: tuple[str, ...] = ()
 
     def program(self, name: str) -> Program:
         """The program that defines `name`."""
         statements, broken = _statements(self.cells)
         try:
-            source = _slice(statements, name)
+            source = _slice(statements, name, _statements(self.given)[0])
         except (RecursionError, MemoryError):
             return Program("", (f"{name} is nested too deeply.", f"{name} 嵌套得太深。"))
         if source is not None:
@@ -64,12 +69,19 @@ class Submission:
                         f"{error.msg}。",
                     ),
                 )
-        if any(name in _bound(node) for node in statements):
+        if any(name in _bound(one.node) for one in statements):
             return Program("", (f"{name} was not filled in.", f"{name} 还没有填写。"))
         return Program("", (f"there is no {name} in it.", f"里面没有 {name}。"))
 
 
-def read_submission(path: Path) -> Submission:
+def handed_out(lab: str) -> tuple[str, ...]:
+    """The code cells of a lab's notebook as students get it; none where there are no notebooks."""
+    for path in sorted(LABS.glob(f"{lab.removeprefix('lab')}_*.ipynb")):
+        return read_submission(path).cells
+    return ()
+
+
+def read_submission(path: Path, given: tuple[str, ...] = ()) -> Submission:
     """Read a notebook as Jupyter, Colab or a text editor left it. Raises Unreadable."""
     if path.stat().st_size > MOST_BYTES:
         raise Unreadable("the file is larger than 200 MB.", "文件超过 200 MB。")
@@ -91,10 +103,12 @@ def read_submission(path: Path) -> Submission:
     language = said.get("lang") if isinstance(said, dict) else None
     if language not in ("en", "zh"):
         language = "zh" if sum("\u4e00" <= c <= "\u9fff" for c in text) > len(text) / 50 else "en"
-    return Submission(tuple(source for kind, source in cells if kind == "code"), language)
+    return Submission(tuple(source for kind, source in cells if kind == "code"), language, given)
 
 
 def _decoded(raw: bytes) -> str:
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return raw.decode("utf-16", errors="replace")
     for encoding in ENCODINGS:
         try:
             return raw.decode(encoding)
@@ -114,14 +128,19 @@ def _cells(notebook: Any) -> Iterator[tuple[str, str]]:
             yield str(cell.get("cell_type", "code")), source
 
 
-def _statements(cells: Sequence[str]) -> tuple[list[ast.stmt], list[tuple[str, SyntaxError]]]:
+class _Statement(NamedTuple):
+    cell: int
+    node: ast.stmt
+
+
+def _statements(cells: Sequence[str]) -> tuple[list[_Statement], list[tuple[str, SyntaxError]]]:
     """The statements of all cells in their order, and the cells that are no Python."""
-    statements, broken = list[ast.stmt](), list[tuple[str, SyntaxError]]()
-    for cell in cells:
+    statements, broken = list[_Statement](), list[tuple[str, SyntaxError]]()
+    for number, cell in enumerate(cells):
         # the notebook's own commands are no Python, and none of ours
         lines = ["" if line.startswith(("%", "!", "?")) else line for line in cell.split("\n")]
         try:
-            statements += ast.parse("\n".join(lines)).body
+            statements += [_Statement(number, n) for n in ast.parse("\n".join(lines)).body]
         except SyntaxError as error:
             broken.append((cell, error))
         except (ValueError, RecursionError, MemoryError) as error:
@@ -129,22 +148,36 @@ def _statements(cells: Sequence[str]) -> tuple[list[ast.stmt], list[tuple[str, S
     return statements, broken
 
 
-def _slice(statements: Sequence[ast.stmt], name: str) -> str | None:
-    """The statements that `name` needs, in their order; None if it is not defined, or a stub is all
-    there is."""
-    real = [node for node in statements if not _is_stub(node)]
-    if not any(name in _bound(node) for node in real):
+def _slice(statements: Sequence[_Statement], name: str, given: Sequence[_Statement]) -> str | None:
+    """The statements that `name` needs, in their order, those that were given first; None if it is
+    not defined, or a stub is all there is."""
+    theirs = [one for one in statements if not _is_stub(one.node)]
+    names = {bound for one in theirs for bound in _bound(one.node)}
+    if name not in names:
         return None
-    chosen, needed = set[int](), {name}
-    grown = True
-    while grown:
-        grown = False
-        for number, node in enumerate(real):
-            if number not in chosen and (_bound(node) & needed or _star(node)):
-                chosen.add(number)
-                needed |= _used(node)
-                grown = True
-    return "\n\n".join(ast.unparse(real[number]) for number in sorted(chosen))
+    first = [_Statement(-1, node) for _, node in given if not _is_stub(node)]
+    real = [*first, *theirs]
+    binders: dict[str, list[int]] = {}  # by name: the numbers of those that bind it
+    for number, one in enumerate(real):
+        for bound in _bound(one.node) - (names if number < len(first) else set()):
+            binders.setdefault(bound, []).append(number)
+    chosen = set[int]()
+    left = [*binders[name], *(n for n, one in enumerate(real) if _star(one.node) and one in theirs)]
+    while left:
+        number = left.pop()
+        if number not in chosen:
+            chosen.add(number)
+            for used in _used(real[number].node):
+                left += _meant(real, binders.get(used, ()), real[number].cell)
+    return "\n\n".join(ast.unparse(real[number].node) for number in sorted(chosen))
+
+
+def _meant(real: Sequence[_Statement], binders: Sequence[int], cell: int) -> Sequence[int]:
+    """Which of those that bind a name are meant in a cell."""
+    for nearest in (lambda at: at == cell, lambda at: at < cell):
+        if found := [number for number in binders if nearest(real[number].cell)]:
+            return found
+    return binders
 
 
 def _is_stub(node: ast.stmt) -> bool:

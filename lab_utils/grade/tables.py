@@ -17,14 +17,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .one import Record, points
-from .words import failure_words
+from .words import blocked_words, failure_words
 
 OWN = ("student", "file", "language", "points", "of", "advisory", "trouble")
 
 
 def grades(records: Sequence[Record]) -> str:
-    """A row for each student: points and what they are of, a column for each criterion (1 or 0;
-    empty: not graded), why marks are advisory, what was wrong with the file."""
+    """A row for each student: points and what they are of, a column for each criterion (its points
+    or 0; "blocked": neither; empty: not graded), why marks are advisory, what was wrong with the
+    file."""
     columns = list(dict.fromkeys(name for record in records for name, _ in _criteria(record)))
     rows = [[*OWN[:5], *columns, *OWN[5:]]]
     for record in records:
@@ -64,9 +65,9 @@ def gradescope(record: Record) -> str:
     tests = [
         {
             "name": f"{exercise['answer']}: {one[record['language']]}",
-            "score": int(one["passed"]),
-            "max_score": 1,
-            "output": "" if one["passed"] else failure_words(one["failure"], record["language"]),
+            "score": _points(one) or 0,
+            "max_score": 0 if one["passed"] is None else one["points"],
+            "output": _output(one, record["language"]),
         }
         for exercise in record["exercises"]
         for one in exercise["criteria"]
@@ -74,10 +75,22 @@ def gradescope(record: Record) -> str:
     return json.dumps({"tests": tests, "output": _comment(record)}, ensure_ascii=False, indent=1)
 
 
-def _criteria(record: Record) -> Iterable[tuple[str, int]]:
+def _criteria(record: Record) -> Iterable[tuple[str, int | str]]:
     for exercise in record["exercises"]:
         for one in exercise["criteria"]:
-            yield f"{exercise['check']}: {one['name']}", int(one["passed"])
+            mark = _points(one)
+            yield f"{exercise['check']}: {one['name']}", "blocked" if mark is None else mark
+
+
+def _points(criterion: dict[str, Any]) -> int | None:
+    passed = criterion["passed"]
+    return None if passed is None else criterion["points"] * passed
+
+
+def _output(criterion: dict[str, Any], lang: str) -> str:
+    if criterion["passed"] is None:
+        return blocked_words(lang)
+    return "" if criterion["passed"] else failure_words(criterion["failure"], lang)
 
 
 def _earned(record: Record) -> Any:
@@ -90,10 +103,11 @@ def _comment(record: Record) -> str:
     if record["trouble"]:
         lines.append(record["trouble"][record["language"] == "zh"])
     for exercise in record["exercises"]:
-        first = next((one for one in exercise["criteria"] if not one["passed"]), None)
-        if first:
-            words = failure_words(first["failure"], record["language"])
-            lines.append(f"{exercise['answer']}: {first[record['language']]} — {words}")
+        firsts = [next((o for o in exercise["criteria"] if o["passed"] is False), None)]
+        firsts += [one for one in exercise["criteria"] if one["passed"] is None]
+        for one in filter(None, firsts):
+            words = _output(one, record["language"])
+            lines.append(f"{exercise['answer']}: {one[record['language']]} — {words}")
     return "\n".join(lines)
 
 

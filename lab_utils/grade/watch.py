@@ -3,13 +3,13 @@ output."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import selectors
 import signal
-import subprocess
 import threading
 import time
-from typing import IO
 
 from .limits import Ended, Limits
 from .tree import usage
@@ -18,60 +18,56 @@ LOOK_S = 0.05
 
 
 class Watch:
-    """Watches from now on, in a thread of its own; `process` leads a session, and whoever descends
-    from it ends with it."""
+    """Watches from now on, in a thread of its own.
 
-    def __init__(self, process: subprocess.Popen[bytes], limits: Limits) -> None:
-        self.process, self.limits = process, limits
-        self._began, self._seconds, self._peak_bytes = time.monotonic(), 0.0, 0
+    pid:     a process that leads a session; whoever descends from it ends with it
+    seen:    a descriptor of it (pidfd_open(2))
+    output:  a pipe's end, from which is read what all of them print
+    """
+
+    def __init__(self, pid: int, seen: int, output: int, limits: Limits) -> None:
+        self._pid, self._seen, self._output, self._limits = pid, seen, output, limits
+        self._began, self._seconds = time.monotonic(), 0.0
         self._printed, self._reason = bytearray(), ""
         self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
-    def join(self) -> None:
-        """Until the process is gone."""
-        self._thread.join()
+    def join(self, within_s: float | None = None) -> None:
+        """Until the process is gone, or so many seconds have passed."""
+        self._thread.join(within_s)
 
-    def end(self, reason: str) -> Ended:
-        """End it, unless it has ended; what was seen of it."""
-        self._end(reason)
-        self.join()
-        status = self.process.wait()
-        status = status if status < 128 else 128 - status
-        return Ended(
-            self._reason or "done",
-            None if self._reason else status,
-            self._seconds,
-            self._peak_bytes,
-            bytes(self._printed),
-        )
-
-    def _end(self, reason: str) -> None:
-        if self.process.poll() is None:
+    def end(self, reason: str) -> None:
+        """End it, unless it has ended."""
+        if self._thread.is_alive() and not _gone(self._seen):
             self._reason = self._reason or reason
-            os.killpg(self.process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._pid, signal.SIGKILL)
+
+    def ended(self) -> Ended:
+        """What was seen of it once it is gone, but for its status; to be asked once."""
+        self.join()
+        os.close(self._seen)
+        return Ended(self._reason or "done", None, self._seconds, bytes(self._printed))
 
     def _look(self) -> None:
-        output = self.process.stdout
-        os.set_blocking(output.fileno(), False)
+        os.set_blocking(self._output, False)
         with selectors.DefaultSelector() as ready:
-            ready.register(output, selectors.EVENT_READ)
-            while self.process.poll() is None:
-                if not ready.get_map():
-                    time.sleep(LOOK_S)
-                elif ready.select(LOOK_S) and not self._hear(output):
-                    ready.unregister(output)
+            ready.register(self._seen, selectors.EVENT_READ)
+            ready.register(self._output, selectors.EVENT_READ)
+            while not _gone(self._seen):
+                heard = [key.fd for key, _ in ready.select(LOOK_S)]
+                if self._output in heard and not self._hear():
+                    ready.unregister(self._output)
                 if reason := self._too_much():
-                    self._end(reason)
-            self._hear(output)
+                    self.end(reason)
+        self._hear()
         self._seconds = time.monotonic() - self._began
-        output.close()
+        os.close(self._output)
 
     def _too_much(self) -> str:
         """The limit that is passed, if one is."""
-        used, processes = usage(self.process.pid)
-        self._peak_bytes = max(self._peak_bytes, used)
-        limits = self.limits
+        limits = self._limits
+        used, processes = usage(self._pid, limits.memory_bytes)
         passed = {
             "wall_s": time.monotonic() - self._began > limits.wall_s,
             "memory_bytes": used > limits.memory_bytes,
@@ -80,10 +76,20 @@ class Watch:
         }
         return next((name for name, is_passed in passed.items() if is_passed), "")
 
-    def _hear(self, output: IO[bytes]) -> bool:
+    def _hear(self) -> bool:
         """Take what was printed, as much as may be; False at its end."""
-        while said := output.read(65536):
-            self._printed += said[: self.limits.output_bytes - len(self._printed)]
-            if len(self._printed) >= self.limits.output_bytes:
+        most = self._limits.output_bytes
+        while len(self._printed) < most:
+            try:
+                said = os.read(self._output, 65536)
+            except BlockingIOError:
                 return True
-        return said is None
+            if not said:
+                return False
+            self._printed += said[: most - len(self._printed)]
+        return True
+
+
+def _gone(seen: int) -> bool:
+    """Whether the process has ended (pidfd_open(2): its descriptor is readable then)."""
+    return bool(select.select([seen], [], [], 0)[0])

@@ -15,3 +15,12 @@ def failure_words(failure: dict[str, Any], lang: str) -> str:
         f"预期：{failure['expected']} 实际：{failure['came']}{where}",
         lang,
     )
+
+
+def blocked_words(lang: str) -> str:
+    """Of a criterion that is neither passed nor failed."""
+    return t(
+        "blocked: it needs a GPU, and was graded without one; neither passed nor failed.",
+        "暂缺：需要 GPU，而评分时没有；不算通过，也不算未通过。",
+        lang,
+    )

@@ -48,7 +48,7 @@ def trusted(lab: Lab) -> Lab:
 def looks(path: str) -> list[Look]:
     """How the notebook is looked at: in `make test` once; in `make test-all` a lesson at each
     width, in themes that alternate, the other language in the other themes, and a lab, which has no
-    figure before it runs, at the two narrower widths; with LAB_EXHAUSTIVE=2 at all, in both."""
+    figure before it runs, at the narrowest; with LAB_EXHAUSTIVE=2 at all, in both."""
     number = PAGES.index(path)
     if EVERYTHING:
         return [*itertools.product(WIDTHS, THEMES)]
@@ -56,7 +56,7 @@ def looks(path: str) -> list[Look]:
         return [(WIDTHS[number % 3], THEMES[number // 3 % 2])]
     first = "/zh/" in path
     return [(width, THEMES[(first + i) % 2]) for i, width in enumerate(WIDTHS)][
-        : 2 if path.startswith("labs") else 3
+        : 1 if path.startswith("labs") else 3
     ]
 
 

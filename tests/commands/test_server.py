@@ -34,7 +34,10 @@ def short_of(learners: int) -> list[str]:
 
 
 def test_a_session_is_what_the_hungriest_lesson_was_measured_to_take():
-    lessons = json.loads(MEASURED.read_text(encoding="utf-8"))["lessons"]
+    record = json.loads(MEASURED.read_text(encoding="utf-8"))
+    lessons = record["lessons"]
+    assert record["jupyter_server_bytes"] <= server.SERVER_BYTES
+    assert record["jupyter_server_bytes"] > 0.75 * server.SERVER_BYTES
     most = {key: max(one[key] for one in lessons.values()) for key in lessons["00_start"]}
     assert most["bytes"] <= server.SESSION_BYTES < 1.2 * most["bytes"]
     assert most["processes"] <= server.SESSION_PROCESSES < 1.5 * most["processes"]

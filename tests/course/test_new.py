@@ -99,6 +99,16 @@ def test_nothing_is_written_over(number, name, sentence):
         begin_lesson(REPOSITORY, number, name)
 
 
+def test_a_lab_by_itself_has_no_lesson_and_no_tool(tmp_path):
+    (tmp_path / "lab_utils/course").mkdir(parents=True)
+    shutil.copy(REPOSITORY / "lab_utils/course/check.py", tmp_path / "lab_utils/course")
+    files = begin_lesson(tmp_path, "98", "odd_shares", lab_only=True)
+    assert not (tmp_path / "lessons").exists()
+    assert not (tmp_path / "lab_utils/widgets").exists()
+    assert tmp_path / "solutions/source/98_odd_shares.md" in files
+    assert 'Home("lab98", "share")' in (tmp_path / "lab_utils/course/check.py").read_text()
+
+
 def test_it_needs_a_house(tmp_path):
     with pytest.raises(NewError, match="holds no lab_utils/course/check.py"):
         begin_lesson(tmp_path, "07", "shares")

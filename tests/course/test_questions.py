@@ -159,6 +159,18 @@ def test_the_map_shows_what_each_lesson_needs_and_what_has_passed(shown, monkeyp
     assert "05 · Data parallelism" in plain
 
 
+def test_a_lab_without_a_lesson_stands_on_the_map(shown):
+    overview.course_map()
+    _, data, fallback, plain = shown[0]
+    assert data["lessons"]["19"]["questions"] == []
+    assert "validate" in data["lessons"]["19"]["exercises"]
+    assert fallback.count("19_debugging.ipynb") == 1
+    assert 'href="../../labs/en/19_debugging.ipynb"' in fallback
+    assert "19 · Debugging a training script" in plain
+    overview.placement("00-d1")
+    assert "19 ·" not in json.dumps(shown[1][1]["words"]["all"])
+
+
 def test_placement_recommends_one_lesson_that_exists(shown):
     names = [name for name in of_lesson("00") if re.fullmatch(r"00-d\d", name)]
     assert len(names) == 5

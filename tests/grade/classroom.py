@@ -12,9 +12,21 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "labs"))
 
-from answers import Planted, planted  # noqa: E402
+from answers import Planted, labs, planted  # noqa: E402, F401  (labs: for others)
+
+from lab_utils.course.check import HOMES  # noqa: E402
 
 STEMS = {"lab05": "05_data_parallelism", "lab06": "06_zero"}
+# planted as wrong, and right here: what the check forbids is not there in a room
+OTHERWISE = {
+    "goes around the axis in a thread": "no process group exists in a room: nothing was sent",
+    "states in a file between steps": "1/N of the states is held, as bytes: the file is memory",
+    "around the axis, in a thread": "no process group exists in a room: nothing was sent",
+    "the step with the dispatch modes switched off": "the kernel's memory needs no dispatch modes",
+    "a reduce-scatter with the dispatch modes switched off": "nor does the grader's own carrying",
+    "a block runs with the dispatch modes switched off": "nor does it",
+    "the update written out, with moments in lists": "1/N of the states is held, wherever it lies",
+}
 
 
 @cache
@@ -40,8 +52,6 @@ def right_answers(lab: str) -> dict[str, str]:
 def notebook(lab: str, answers: dict[str, str], lang: str = "en") -> dict:
     """The student notebook with these answers (check → cell) in place of its stubs; of the other
     exercises the stubs stay."""
-    from lab_utils.course.check import HOMES
-
     found = json.loads(_blank(lab, lang))
     for check, source in answers.items():
         name = HOMES[check].answer
@@ -73,7 +83,8 @@ def hand_in(folder: Path, student: str, content: dict | str | bytes) -> Path:
 
 def edited(content: dict, *changes: str) -> dict:
     """A notebook as careless hands leave it: "reversed" cells, "doubled" ones, "bare" of metadata,
-    "loud" with 50 MB of outputs, "codeless" prose, or without the cells of prose ("terse")."""
+    "loud" with 50 MB of outputs, without the cells of prose ("terse"), without any but those of the
+    answers ("bones")."""
     found = copy.deepcopy(content)
     for change in changes:
         cells = found["cells"]
@@ -89,6 +100,11 @@ def edited(content: dict, *changes: str) -> dict:
         elif change == "loud":
             loud = {"output_type": "stream", "name": "stdout", "text": "x" * 50_000_000}
             next(c for c in cells if c["cell_type"] == "code")["outputs"] = [loud]
+        elif change == "bones":
+            answers = [HOMES[check].answer for check in HOMES]
+            found["cells"] = [
+                c for c in cells if any(_defines("".join(c["source"]), name, c) for name in answers)
+            ]
         elif change == "terse":
             found["cells"] = [c for c in cells if c["cell_type"] == "code"]
         else:

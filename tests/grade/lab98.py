@@ -36,7 +36,7 @@ def examine(call, seats, random):
     numbers = np.random.default_rng(random.getrandbits(64))
     x = numbers.standard_normal(call.n).astype(np.float32)
     order = Frame({"do": "drive", "driver": DRIVER, "answer": "double"}, [x])
-    came = Hub(seats, [order], lambda *_: Frame(0), within_s=5).run()
+    came = Hub(seats, [order], lambda *_: Frame(0), cpu_s=5).run()
     if isinstance(came, Trouble):
         return came
     if np.array_equal(came[0].arrays[0], 2 * x):

@@ -16,16 +16,56 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 @pytest.mark.skipif(bool(LACKS), reason=f"this machine gives no such room: {LACKS}")
 def test_the_guides_exercise_works(tmp_path):
     texts = [(DOCS / f"grading{lang}.md").read_text(encoding="utf-8") for lang in ("", ".zh")]
-    codes = [re.search(r"```python\n(.*?)```", text, re.S)[1] for text in texts]
-    without_words = [re.sub(r'Failure\("value", .*', "", code) for code in codes]
-    assert without_words[0] == without_words[1]
+    codes = [re.findall(r"```python\n(.*?)```", text, re.S) for text in texts]
+    assert codes[0] == codes[1]
+    double, pieces, answer = codes[0]
+    bodies = {"right": "x + x", "wrong": "3 * x"}
+    answers = {name: f"def double(x):\n    return {body}\n" for name, body in bodies.items()}
+    assert _points(tmp_path / "98", 98, double, answers) == {"right": ["1"], "wrong": ["0"]}
+    whole = "padded = [torch.cat([p, torch.zeros(9 - len(p))]) for p in pieces]\n"
+    padded = (
+        answer.replace("    came = [torch.empty(size)", f"    {whole}    came = [torch.empty(9)")
+        .replace("came[axis.rank] = pieces", "came[axis.rank] = padded")
+        .replace("exchange(pieces[to]", "exchange(padded[to]")
+        .replace("torch.cat(came)", "torch.cat([c[:n] for c, n in zip(came, sizes)])")
+    )
+    silent = "def all_to_all(pieces, sizes, axis):\n    axis._link.tell({'done': 0})\n"
+    answers = {"right": answer, "padded": padded, "silent": silent}
+    answers["turned"] = answer.replace("torch.cat(came)", "torch.cat(came[::-1])")
+    marks = _points(tmp_path / "97", 97, pieces, answers)
+    nothing = ["0", "0"]
+    assert marks.pop("right") == ["1", "2"]
+    assert marks.pop("padded") == ["1", "0"]
+    assert marks == {"silent": nothing, "turned": nothing}
+
+
+def _points(folder: Path, lab: int, judge: str, answers: dict[str, str]) -> dict[str, list[str]]:
+    """Points of each criterion, by student."""
+    (folder / "own").mkdir(parents=True)
+    (folder / "own" / f"lab{lab}.py").write_text(judge, encoding="utf-8")
+    for student, source in answers.items():
+        hand_in(folder / "in", student, {"cells": [{"cell_type": "code", "source": source}]})
+    where = ["--lab", lab, "--hidden", folder / "own", "--out", folder / "out", "--jobs", 1]
+    assert grade(folder / "in", *where).returncode == 0
+    return {
+        name: [mark for column, mark in row.items() if ": " in column]
+        for name, row in rows(folder / "out").items()
+    }
+
+
+@pytest.mark.skipif(bool(LACKS), reason=f"this machine gives no such room: {LACKS}")
+def test_a_judge_that_stumbles_is_named_with_its_line(tmp_path):
+    judge = (DOCS / "grading.md").read_text(encoding="utf-8")
+    judge = re.search(r"```python\n(.*?)```", judge, re.S)[1].replace("came[0].arrays and ", "")
     (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "lab98.py").write_text(codes[0], encoding="utf-8")
-    for student, body in (("right", "x + x"), ("wrong", "3 * x")):
-        source = f"def double(x):\n    return {body}\n"
-        cells = [{"cell_type": "code", "source": source}]
-        hand_in(tmp_path / "in", student, {"cells": cells})
-    out = tmp_path / "out"
-    where = ["--lab", 98, "--hidden", tmp_path / "own", "--out", out, "--jobs", 1]
-    assert grade(tmp_path / "in", *where).returncode == 0
-    assert {name: row["points"] for name, row in rows(out).items()} == {"right": "1", "wrong": "0"}
+    (tmp_path / "own" / "lab98.py").write_text(judge, encoding="utf-8")
+    silent = "import sys\ndef double(x):\n    sys._getframe(1).f_locals['link'].tell({'done': 0})\n"
+    hand_in(tmp_path / "in", "silent", {"cells": [{"cell_type": "code", "source": silent}]})
+    where = ["--lab", 98, "--hidden", tmp_path / "own", "--out", tmp_path / "out", "--jobs", 1]
+    done = grade(tmp_path / "in", *where)
+    line = next(n for n, text in enumerate(judge.splitlines(), 1) if "arrays[0], 2 * x" in text)
+    assert done.returncode == 1
+    assert "1 without a mark" in done.stderr
+    row = rows(tmp_path / "out")["silent"]
+    assert row["points"] == ""
+    assert f"lab98.py:{line}" in row["trouble"]

@@ -8,9 +8,17 @@ import json
 import pytest
 from classroom import edited, hand_in, notebook, right_answers, whole
 
-from lab_utils.grade.submission import Submission, Unreadable, read_submission
+from lab_utils.grade.submission import Submission, Unreadable, handed_out, read_submission
 
-CHANGES = [(), ("reversed",), ("doubled",), ("bare",), ("terse", "loud"), ("terse", "bare")]
+CHANGES = [
+    (),
+    ("bones",),
+    ("reversed",),
+    ("doubled",),
+    ("bare",),
+    ("terse", "loud"),
+    ("terse", "bare"),
+]
 
 
 @pytest.mark.parametrize("changes", CHANGES, ids="-".join)
@@ -46,7 +54,7 @@ def test_what_is_no_notebook_gets_a_sentence_in_both_languages(content, words, t
 
 def test_other_encodings_are_read(tmp_path):
     text = json.dumps(whole("lab05", "zh"), ensure_ascii=False)
-    for encoding in ("utf-8-sig", "gb18030"):
+    for encoding in ("utf-8-sig", "gb18030", "utf-16"):
         read = read_submission(hand_in(tmp_path, encoding, text.encode(encoding)))
         assert read.program("Bucketed").source
         assert read.language == "zh"
@@ -76,6 +84,29 @@ def test_a_program_too_deep_to_read_is_said_to_be(tmp_path):
         program = Submission((cell,), "en").program("f")
         assert program.trouble[0]
         assert not program.source
+
+
+def test_a_name_means_what_its_own_cell_calls_so_then_what_earlier_ones_do():
+    own = "def step(x):\n    return x + size\ndef f(x):\n    return step(x)"
+    read = Submission(("size = 1", own, "step = size = boom()"), "en")
+    namespace = {}
+    exec(read.program("f").source, namespace)
+    assert namespace["f"](1) == 2
+    later = Submission((own, "size = 1"), "en")  # the cells the other way round
+    assert "size = 1" in later.program("f").source
+
+
+def test_what_was_deleted_is_taken_from_the_notebook_that_was_handed_out():
+    given = ("import math\nsize = 3", "def helper():\n    return size", "def f():\n    todo('f')")
+    answer = "def f(x):\n    return math.floor(x) + helper()"
+    program = Submission((answer,), "en", given).program("f")
+    namespace = {}
+    exec(program.source, namespace)
+    assert namespace["f"](1.5) == 4
+    own = Submission((answer, "def helper():\n    return 0"), "en", given).program("f")
+    assert "size" not in own.source
+    assert not Submission((), "en", given).program("f").source
+    assert handed_out("lab05")
 
 
 def test_helpers_are_taken_along_and_nothing_else():

@@ -1,5 +1,6 @@
 """Every kind of trouble that an answer may make, read from troubles.md, each with what it earns:
-`ALL` or `NONE` of its exercise's points. The other exercises of the same notebook are right."""
+`ALL`, `SOME` or `NONE` of its exercise's points. The other exercises of the same notebook are
+right."""
 
 from __future__ import annotations
 
@@ -7,8 +8,11 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-ALL, NONE = "all", "none"
-PLACE = re.compile(r"^## (all|none): (.+)\n\n```python\n((?:.*\n)*?)```$", re.M)
+from classroom import right_answers
+
+ALL, SOME, NONE = "all", "some", "none"
+PLACE = re.compile(r"^## (all|some|none): (.+) · (.+)\n\n```python\n((?:.*\n)*?)```$", re.M)
+LABS = {"ring_all_reduce": "lab05", "zero1": "lab06", "zero2": "lab06", "zero3": "lab06"}
 # a ring that is right, within a function
 RIGHT = """\
     import torch as _torch
@@ -26,20 +30,29 @@ RIGHT = """\
 
 
 class Trouble(NamedTuple):
-    """One: the cell of ring_all_reduce, and what it earns."""
+    """One: the exercise, the answer's cell, what it earns, its name in both languages."""
 
+    check: str
     name: str
+    chinese: str
     earns: str
     cell: str
 
 
-def troubles(port: int = 0, folder: str = "/") -> list[Trouble]:
-    """All of them, with a server's port and the folder of the class filled in."""
+def troubles(lab: str, port: int = 0, folder: str = "/") -> list[Trouble]:
+    """All of a lab, with a server's port and the folder of the class filled in."""
     text = Path(__file__).with_name("troubles.md").read_text(encoding="utf-8")
-    found = PLACE.findall(text)
-    assert len(found) == text.count("\n## ")
-    places = {"    RIGHT\n": RIGHT, "PORT": str(port), "FOLDER": folder}
-    cells = [(name, earns, cell) for earns, name, cell in found]
-    for word, value in places.items():
-        cells = [(name, earns, cell.replace(word, value)) for name, earns, cell in cells]
-    return [Trouble(*one) for one in cells]
+    found = []
+    for part in re.split(r"^# ", text, flags=re.M)[1:]:
+        check, _, body = part.partition("\n")
+        places = PLACE.findall(body)
+        assert len(places) == body.count("\n## "), check
+        if LABS[check] != lab:
+            continue
+        fill = {"PORT": str(port), "FOLDER": folder, "    RIGHT\n": RIGHT}
+        fill["RIGHT\n"] = right_answers(lab)[check] + "\n"
+        for earns, name, chinese, cell in places:
+            for word, value in fill.items():
+                cell = cell.replace(word, value)
+            found.append(Trouble(check, name, chinese, earns, cell))
+    return found

@@ -14,9 +14,14 @@ from __future__ import annotations
 import json
 import os
 import platform
+import socket
+import subprocess
 import sys
 import tempfile
 import threading
+import time
+import urllib.error
+import urllib.request
 from datetime import date
 from pathlib import Path
 
@@ -80,6 +85,40 @@ def lesson(path: Path) -> dict[str, int]:
     return watch.most
 
 
+def jupyter_server() -> int:
+    """Bytes of the learner's Jupyter server, when it has served JupyterLab and a notebook."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
+    options = [f"--ServerApp.port={port}", "--ServerApp.token=", "--Application.log_level=ERROR"]
+    server = subprocess.Popen([*command, *options], cwd=REPOSITORY, stderr=subprocess.DEVNULL)
+    try:
+        for path in (
+            "lab",
+            "lab/api/settings",
+            "api/contents/lessons/en/05_data_parallelism.ipynb",
+        ):
+            _get(f"http://127.0.0.1:{port}/{path}")
+        return psutil.Process(server.pid).memory_full_info().pss
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _get(address: str, patience_s: float = 120) -> None:
+    end = time.monotonic() + patience_s
+    while True:
+        try:
+            urllib.request.urlopen(address).read()
+            return
+        except urllib.error.HTTPError:
+            raise
+        except OSError:  # it has not begun to listen
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.2)
+
+
 def main() -> None:
     os.environ["PYTHONPATH"] = str(REPOSITORY)
     lessons = {}
@@ -91,6 +130,7 @@ def main() -> None:
         "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores",
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "jupyter_server_bytes": jupyter_server(),
         "lessons": lessons,
     }
     RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

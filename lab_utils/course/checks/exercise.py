@@ -40,7 +40,7 @@ from ..answers import source_of_answer
 from ..check import HOMES
 from ..hints import Ladder, read_hints
 from ..notebook import Interrupted
-from .ranks import Observation, crash, observe
+from .ranks import PATIENCE_S, Observation, crash, observe
 from .verdict import Failure, Measured, Result
 
 Told = list[list[Any]]  # [moment][rank]
@@ -96,23 +96,28 @@ class Exercise:
         outcome = self.examine([answer], cases)[0]
         return Result.of(name or self.check, outcome, answer, self.hints)
 
-    def examine(self, answers: Sequence[Any], cases: Sequence[Any]) -> list[Failure | Measured]:
+    def examine(
+        self, answers: Sequence[Any], cases: Sequence[Any], patience: float = PATIENCE_S
+    ) -> list[Failure | Measured]:
         """For each answer the first case that fails, in the order of their numbers of ranks in
-        `cases`, or what was measured in each. Raises Interrupted, in one sentence, at an interrupt,
-        Todo for a stub."""
+        `cases`, or what was measured in each. `patience`: seconds for one case. Raises Interrupted,
+        in one sentence, at an interrupt, Todo for a stub."""
         try:
-            return self._examine(answers, cases)
+            return self._examine(answers, cases, patience)
         except KeyboardInterrupt:
             raise Interrupted() from None
 
-    def _examine(self, answers: Sequence[Any], cases: Sequence[Any]) -> list[Failure | Measured]:
+    def _examine(
+        self, answers: Sequence[Any], cases: Sequence[Any], patience: float
+    ) -> list[Failure | Measured]:
         failed: dict[int, Failure] = {}
         passed: dict[int, list[tuple[Any, Told]]] = {number: [] for number in range(len(answers))}
         for ranks in dict.fromkeys(_ranks(case) for case in cases):
             mine = [case for case in cases if _ranks(case) == ranks]
             left = [number for number in passed if number not in failed]
             while left:
-                seen = observe(self.run, ranks, [(answers[number], mine) for number in left])
+                work = [(answers[number], mine) for number in left]
+                seen = observe(self.run, ranks, work, patience)
                 for number, one in zip(left, seen, strict=False):
                     found = self._first_failure(one, mine)
                     if isinstance(found, Failure):

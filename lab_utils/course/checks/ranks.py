@@ -55,6 +55,7 @@ class Observation:
     done: set[int] = field(default_factory=set)  # ranks on which every case came to its end
     broken: tuple[str, str, str] | None = None
     error: LaunchError | None = None
+    patience: float = PATIENCE_S
 
     def complete(self, number: int) -> list[Any] | None:
         """The facts told as `number`, by rank; None if some rank did not come that far."""
@@ -74,7 +75,7 @@ def observe(
     One Observation for each answer up to the first that did not come to its end; that one says why.
     Raises Todo if an answer is a stub.
     """
-    seen, waiting, error = [Observation(ranks) for _ in work], [], None
+    seen, waiting, error = [Observation(ranks, patience=patience) for _ in work], [], None
 
     def hear(rank: int, event: tuple[str, int, Any]) -> None:
         kind, answer, value = event
@@ -156,9 +157,7 @@ def _out_of_patience(*_: Any) -> None:
     raise OutOfPatience
 
 
-def crash(
-    seen: Observation, case: str, criterion: str | None, patience: float = PATIENCE_S
-) -> Failure:
+def crash(seen: Observation, case: str, criterion: str | None) -> Failure:
     """The failure behind an answer that did not come to its end: by the rule it broke, else by how
     the launch ended.
 
@@ -174,8 +173,8 @@ def crash(
     if cause == "raised" and "OutOfPatience" in headline:
         place, cause = _place(seen.error), "hung"
         headline = t(
-            f"after {patience:g} s the function was still running{place}.",
-            f"{patience:g} 秒之后函数仍未返回{place}。",
+            f"after {seen.patience:g} s the function was still running{place}.",
+            f"{seen.patience:g} 秒之后函数仍未返回{place}。",
         )
     elif cause == "raised":
         what = re.sub(r"^ranks? \d[^A-Za-z]*(and \d+ )?(raised |抛出了异常：)", "", headline)

@@ -14,8 +14,9 @@ from .card import as_html, show_card
 
 
 def course_map() -> None:
-    """Draw the lessons that there are, each after those that it needs, with the questions that the
-    learner has answered and the exercises that have passed."""
+    """Draw the lessons that there are, and the labs that stand for themselves, each after those
+    that it needs, with the questions that the learner has answered and the exercises that have
+    passed."""
     known = _lessons()
     columns: dict[int, list[dict[str, Any]]] = {}
     for lesson in known.values():
@@ -49,7 +50,7 @@ def placement(*names: str) -> None:
     for name in names:
         put = question(name)
         asked.append({"id": name, "answer": put.answer, "go": _go(put.lesson or "00", known)})
-    last = list(known)[-1]
+    last = [number for number, entry in known.items() if entry["lesson"]][-1]
     words = {
         "open": t(
             "Answer the questions above, and one recommendation stands here (% to go).",
@@ -66,12 +67,13 @@ def placement(*names: str) -> None:
 
 def _go(number: str, known: dict[str, dict[str, Any]]) -> str:
     """Where to begin when lesson `number` is the first that is not known."""
-    if number in known:
+    lessons = [n for n, entry in known.items() if entry["lesson"]]
+    if number in lessons:
         return t(
             f"<b>Begin with {_link(known[number])}.</b>",
             f"<b>请从 {_link(known[number])} 学起。</b>",
         )
-    later = next((n for n in known if n > number), list(known)[-1])
+    later = next((n for n in lessons if n > number), lessons[-1])
     return t(
         f"Lesson {number} would be the place to begin; it is still being written."
         f" <b>Until then begin with {_link(known[later])}.</b>",
@@ -81,15 +83,21 @@ def _go(number: str, known: dict[str, dict[str, Any]]) -> str:
 
 def _link(lesson: dict[str, Any]) -> str:
     title = f"{lesson['name'][:2]} · {lesson['title'][language()]}"
-    return f'<a href="{lesson["name"]}.ipynb">{as_html(title)}</a>'
+    href = f"{lesson['name']}.ipynb" if lesson["lesson"] else _lab(lesson)
+    return f'<a href="{href}">{as_html(title)}</a>'
+
+
+def _lab(lesson: dict[str, Any]) -> str:
+    return f"../../labs/{language()}/{lesson['lab']}.ipynb"
 
 
 def _box(lesson: dict[str, Any]) -> str:
     minutes = t(f"{lesson['minutes']} minutes", f"{lesson['minutes']} 分钟")
     lab = ""
-    if lesson["lab"]:
-        href = f"../../labs/{language()}/{lesson['lab']}.ipynb"
-        lab = f' · <a href="{href}">{t("lab", "实验")}</a>'
+    if not lesson["lesson"]:
+        lab = t(" · a lab of its own", " · 独立实验")
+    elif lesson["lab"]:
+        lab = f' · <a href="{_lab(lesson)}">{t("lab", "实验")}</a>'
     return (
         f'<div data-lesson="{lesson["name"][:2]}">{_link(lesson)}<small>{minutes}{lab}</small>'
         '<div class="lab-bar"><span></span></div><small class="lab-done"></small></div>'

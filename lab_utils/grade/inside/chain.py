@@ -101,10 +101,13 @@ class Momenta(torch.optim.Optimizer):
                     x.add_(average, alpha=-group["lr"] / self.COUNT)
 
 
+OPTIMIZERS: dict[str, Callable[[Sequence[Tensor]], torch.optim.Optimizer]] = {
+    "sgd": lambda tensors: torch.optim.SGD(tensors, lr=0.2, momentum=0.9),
+    "adamw": lambda tensors: torch.optim.AdamW(tensors, lr=0.01, weight_decay=0.1),
+    "momenta": lambda tensors: Momenta(tensors, lr=0.02),
+}
+
+
 def make_optimizer(kind: str) -> Callable[[Sequence[Tensor]], torch.optim.Optimizer]:
     """What an answer is given to make its optimizers with: "sgd", "adamw" or "momenta"."""
-    return {
-        "sgd": lambda tensors: torch.optim.SGD(tensors, lr=0.2, momentum=0.9),
-        "adamw": lambda tensors: torch.optim.AdamW(tensors, lr=0.01, weight_decay=0.1),
-        "momenta": lambda tensors: Momenta(tensors, lr=0.02),
-    }[kind]
+    return OPTIMIZERS[kind]

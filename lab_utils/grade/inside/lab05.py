@@ -36,16 +36,21 @@ def _whole(number: Any) -> int:
     return number
 
 
-def ring_all_reduce(link: Link, answer: Any, words: dict, tensors: list[Tensor]) -> Said:
-    """What became of the tensor that was passed in, and what was returned, if a tensor was."""
+def ring_all_reduce(link: Link, answer: Any, words: dict, _: list[Tensor]) -> Said:
+    """Several times in one process: what became of the tensor that was passed in, and what was
+    returned, if a tensor was, goes to the grader before the next one comes."""
     # the grader has a right one; another exercise's must not matter here
     answer.__globals__["chunk_bounds"] = lambda numel, n: [
         tuple(pair) for pair in link.ask({"gate": "bounds", "numel": int(numel), "n": int(n)})[0]
     ]
-    (tensor,) = tensors
     axis = RoomAxis(link, words["rank"], words["ranks"])
-    returned = answer(tensor, axis, OPERATIONS[words["operation"]])
-    return {"done": 0}, [tensor, *([returned] if isinstance(returned, Tensor) else [])]
+    for _ in range(words["rounds"]):
+        _, (tensor,) = link.ask({"gate": "input"})
+        returned = answer(tensor, axis, OPERATIONS[words["operation"]])
+        link.ask(
+            {"gate": "output"}, [tensor, *([returned] if isinstance(returned, Tensor) else [])]
+        )
+    return {"done": 0}, []
 
 
 def bucketed(link: Link, answer: Any, words: dict, weights: list[Tensor]) -> Said:

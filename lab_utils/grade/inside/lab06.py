@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Iterable, Iterator
-from math import inf
+from math import inf, nan
 from typing import Any
 
 import torch
@@ -44,9 +44,8 @@ def zero2(link: Link, answer: Any, words: dict, weights: list[Tensor]) -> Said:
         if hook is not None:
             hook.remove()
         _gate(link, "backward over")
-        norm = zero.step(max_norm)
-        told = [torch.as_tensor(float(norm), dtype=torch.float64).view(1)]
-        _gate(link, "step over", [*told, *_sample(model.parameters(), words)])
+        told = _number(zero.step(max_norm))
+        _gate(link, "step over", [told, *_sample(model.parameters(), words)])
     return {"done": 0}, []
 
 
@@ -94,6 +93,14 @@ def _touch(words: dict) -> None:
     for _ in range(2):
         model(x, x).backward()
         optimizer.step()
+
+
+def _number(came: Any) -> Tensor:
+    """As a tensor of one element; what is none, as nan."""
+    try:
+        return torch.tensor([float(came)], dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        return torch.tensor([nan], dtype=torch.float64)
 
 
 def _batches(link: Link, words: dict) -> Iterator[list[Tensor]]:

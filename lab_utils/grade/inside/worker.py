@@ -1,15 +1,8 @@
-"""The program of a room: `python -m lab_utils.grade.inside.worker`. For each call it forks a copy
-of itself, which takes the answer's source and one order, and says how it came out; then it ends
-whatever the call has left in the room."""
+"""The program of a room: takes an answer's source and an order, and says how it came out."""
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import linecache
-import os
-import signal
-import socket
 import traceback
 from types import TracebackType
 from typing import Any
@@ -22,7 +15,6 @@ import lab_utils.model
 import lab_utils.parallel.comm
 import lab_utils.parallel.mesh  # noqa: F401  (what labs import, so that no call waits for it)
 
-from ..frames import Frame, write_frame
 from . import by_check, lab05, lab06
 from .link import Link
 
@@ -47,40 +39,9 @@ ORDERS = {
 ANSWER = "<answer>"
 
 
-def main() -> None:
-    """Until the grader is through with us."""
-    torch.set_num_threads(1)
-    gc.freeze()  # what is loaded now stays, and need not be looked through in each call
-    line = socket.socket(fileno=int(os.environ.pop("LAB_LINE")))
-    write_frame(line.fileno(), Frame({"done": "ready"}))
-    line.setblocking(True)
-    while True:
-        begin, descriptors, _, _ = socket.recv_fds(line, 1, 1)
-        if not begin:
-            return
-        child = os.fork()
-        if child == 0:
-            line.close()
-            with contextlib.suppress(EOFError, BrokenPipeError):
-                _one_call(Link(descriptors[0]))
-            os._exit(0)
-        os.close(descriptors[0])
-        end = line.recv(1)
-        if not end:
-            return
-        _end_all(child, whole_room=end == b"E")
-        write_frame(line.fileno(), Frame(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])))
-        line.setblocking(True)
-
-
-def _end_all(child: int, whole_room: bool) -> None:
-    # -1 means everybody, and that must be nobody but those in this room, whose first process is 1
-    everybody = whole_room and os.getppid() == 1 and os.getpid() != 1
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(-1 if everybody else child, signal.SIGKILL)
-
-
-def _one_call(link: Link) -> None:
+def main(line: int) -> None:
+    """Until the grader is through with us, who has the other end of `line`, a socket."""
+    link = Link(line)
     namespace: dict[str, Any] = {}
     while True:
         words, tensors = link.hear()
@@ -114,7 +75,3 @@ def in_words(error: BaseException) -> str:
 def _place(trace: TracebackType | None) -> str:
     own = [frame for frame in traceback.extract_tb(trace) if frame.filename == ANSWER]
     return f" — {own[-1].name}: {own[-1].line}" if own else ""
-
-
-if __name__ == "__main__":
-    main()

@@ -2,7 +2,8 @@
 
 In the backward pass the rank asks for a number before each block, and cannot go on without it
 (inside/chain.py). A bucket that came before the last number was asked for left before the last
-gradient existed. And until then nothing that was sent is answered: whoever waits, stands.
+gradient existed. And until then nothing that was sent is answered: whoever waits, stands; when all
+do, they are let on, and their order was wrong.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from ..crew import Seat
 from ..frames import Frame
 from ..hub import Hub, Trouble
 from ..inside.chain import Chain
-from .judge import Criterion, Judge, Outcomes
+from .judge import Criterion, Judge, Outcomes, not_done
 
-WITHIN_S = 20.0
+CPU_S = 5.0
 STEPS = 2
 BATCH = 4
 # of the gradients' norm: what another order of adding may change
@@ -126,8 +127,7 @@ class _Call:
         if words["gate"] == "backward":
             if words["block"] == "0":
                 self._working[rank] = False
-            factor = step.factors.setdefault((rank, words["block"]), self._numbers.uniform(0.5, 2))
-            return Frame(factor)
+            return Frame(self._factor(step, rank, str(words["block"])))
         if words["gate"] == "step over":
             # a parameter without a gradient sends its weights in its place
             step.gradients[rank] = [
@@ -144,12 +144,25 @@ class _Call:
         """A rank's own gradients."""
         model = self.models[rank]
         model.fill([torch.tensor(w) for w in self.weights])
-        model.gate = lambda name: step.factors[rank, name]
+        model.gate = lambda name: self._factor(step, rank, name)
         model.zero_grad()
         model(*map(torch.tensor, step.batches[rank])).backward()
         return [
             torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()
         ]
+
+    def unfinished(self) -> int | None:
+        """A rank that says it was done, and was not: did not come to every gate."""
+        for rank, model in enumerate(self.models):
+            blocks = set(range(len(self.call.inner))) - model.out
+            for step in self.steps:
+                asked = all((rank, str(block)) in step.factors for block in blocks)
+                if not asked or rank not in step.gradients:
+                    return rank
+        return None
+
+    def _factor(self, step: Step, rank: int, block: str) -> float:
+        return step.factors.setdefault((rank, block), self._numbers.uniform(0.5, 2))
 
     def _draw(self, shape: Any, size: float = 1.0) -> np.ndarray:
         drawn = self._numbers.standard_normal(tuple(shape)) * size
@@ -183,19 +196,22 @@ def _draw_one(
 def examine(case: Buckets, seats: list[Seat], random: Random) -> Outcomes | Trouble:
     """Two steps, judged on the gradients that came out and on what passed, in which order."""
     call = _Call(case, random)
-    hub = Hub(seats, call.orders(), call.gate, call.working, WITHIN_S, case.slow)
+    hub = Hub(seats, call.orders(), call.gate, call.working, cpu_s=CPU_S, slow=case.slow)
     came = hub.run()
     if isinstance(came, Trouble):
         if came.kind == "hung" and any(map(call.working, range(case.ranks))):
-            return {name: _waited_early(case, hub, came) for name in shows(case)}
+            return {name: _waited_early(case, came.words) for name in shows(case)}
         return came
+    if (rank := call.unfinished()) is not None:
+        return not_done(rank)
     outcomes: dict[str, Failure | None] = dict.fromkeys(shows(case))
     for number, step in enumerate(call.steps):
         passed = [_of_step(hub, rank, number) for rank in range(case.ranks)]
         wrong = _wrong_values(call, step) or _never_waited(hub)
         found = {case.criterion: wrong, "bytes": wrong or _wrong_bytes(call, passed)}
         if "order" in outcomes:
-            found["order"] = wrong or _left_late(case, passed)
+            early = _waited_early(case, hub.early) if hub.early else None
+            found["order"] = wrong or early or _left_late(case, passed)
         for name, failure in found.items():
             outcomes[name] = outcomes[name] or failure
     return {
@@ -295,14 +311,14 @@ def _left_late(case: Buckets, passed: list[list[Any]]) -> Failure | None:
     return None
 
 
-def _waited_early(case: Buckets, hub: Hub, came: Trouble) -> Failure:
+def _waited_early(case: Buckets, words: str) -> Failure:
     return Failure(
         "overlap.waited-early",
         t(
             "nothing is waited for before the last gradient exists.",
             "最后一个梯度出现之前，不等待任何一个桶。",
         ),
-        came.words,
+        words,
         str(case),
     )
 

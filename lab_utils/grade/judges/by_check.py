@@ -15,16 +15,23 @@ from ..frames import Frame
 from ..hub import Hub, Trouble
 from .judge import Criterion, Judge, Outcomes
 
-WITHIN_S = 180.0
-REASON = "judged by the check in the answer's own process"
+CPU_S, ASLEEP_S = 120.0, 60.0  # a check starts ranks of its own, and some of its cases sleep
+REASON = (
+    "judged by the lab's check, which shares a process with the answer",
+    "由实验自带的检查程序评判，它与答案同处一个进程",
+)
+_VISIBLE = Criterion(
+    "visible cases", "the cases of the check in the notebook", "notebook 中自动检查的用例"
+)
 _HIDDEN = Criterion("hidden cases", "the check's hidden cases", "自动检查的隐藏用例")
 
 
 @dataclass(frozen=True)
 class Cases:
-    """The hidden cases that a seed draws."""
+    """The hidden cases that a seed draws; without one the visible ones."""
 
-    seed: int
+    criterion: Criterion
+    seed: int | None = None
     ranks: int = 1
 
     def __str__(self) -> str:
@@ -39,16 +46,19 @@ def judges_by_check(lab: str) -> list[Judge]:
 def _judge(check: str, answer: str) -> Judge:
     def examine(cases: Cases, seats: list[Seat], _: Random) -> Outcomes | Trouble:
         words = dict(do="check", answer=answer, check=check, seed=cases.seed, lang=language())
-        came = Hub(seats, [Frame(words)], lambda *_: Frame(0), within_s=WITHIN_S).run()
-        return came if isinstance(came, Trouble) else {_HIDDEN.name: _failure(came[0].words)}
+        hub = Hub(seats, [Frame(words)], lambda *_: Frame(0), cpu_s=CPU_S, asleep_s=ASLEEP_S)
+        came = hub.run()
+        if isinstance(came, Trouble):
+            return came
+        return {cases.criterion.name: _failure(came[0].words)}
 
     return Judge(
         check=check,
         answer=answer,
-        criteria=(_HIDDEN,),
-        draw=lambda random: [Cases(random.getrandbits(32))],
+        criteria=(_VISIBLE, _HIDDEN),
+        draw=lambda random: [Cases(_VISIBLE), Cases(_HIDDEN, random.getrandbits(32))],
         examine=examine,
-        shows=lambda _: [_HIDDEN.name],
+        shows=lambda cases: [cases.criterion.name],
         advisory=REASON,
     )
 

@@ -13,16 +13,19 @@ from ..crew import Crew, LoadError
 from ..hub import Trouble
 from ..submission import Program
 
-HANGS = 2  # after so many calls that came to no end the others are not tried
+ONCE_HUNG = 0.5  # of the usual patience is left for an answer that has come to no end before
 Outcomes = Mapping[str, Failure | None]  # by criterion
 
 
 class Criterion(NamedTuple):
-    """One thing that an answer is marked for, as the feedback page says it."""
+    """One thing that an answer is marked for, as the feedback page says it; what it is worth; and
+    whether it cannot be seen without a GPU, which no room has: it is blocked then."""
 
     name: str
     en: str
     zh: str
+    points: int = 1
+    needs_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -37,45 +40,45 @@ class Judge:
     draw: Callable[[Random], Sequence[Any]]
     examine: Callable[[Any, list[Any], Random], Outcomes | Trouble]
     shows: Callable[[Any], Sequence[str]]
-    advisory: str = ""  # why its marks are no more than advice
+    advisory: tuple[str, str] | None = None  # why its marks are no more than advice (en, zh)
 
 
 class Mark(NamedTuple):
-    """Of one criterion: the first failure, or None."""
+    """Of one criterion: the first failure, or None. Where it is blocked, that says nothing."""
 
     criterion: Criterion
     failure: Failure | None
 
+    @property
+    def passed(self) -> bool | None:
+        """None where it is blocked."""
+        return None if self.criterion.needs_gpu else self.failure is None
+
 
 def mark(judge: Judge, program: Program, crew: Crew, seed: str) -> list[Mark]:
-    """An answer's marks, in the order of the criteria. The same seed draws the same calls."""
+    """An answer's marks, in the order of the criteria. The same seed draws the same calls, and the
+    same inputs of each. A call that could only show again what has failed is left out, so that each
+    criterion fails by one hang at the most."""
     if not program.source:
         words = t("an answer.", "有答案。"), t(*program.trouble)
         return [Mark(one, Failure("missing", *words)) for one in judge.criteria]
-    random, shown = Random(f"{seed} {judge.check}"), dict[str, Failure | None]()
-    hangs = 0
-    for call in judge.draw(random):
-        if hangs == HANGS:
-            outcomes = _all_fail(judge, call, _not_tried())
-        else:
-            outcomes, hung = _try(judge, call, program, crew, random)
-            hangs += hung
-        for name, failure in outcomes.items():
+    seed, shown, patience = f"{seed} {judge.check}", dict[str, Failure | None](), 1.0
+    blocked = {one.name for one in judge.criteria if one.needs_gpu}
+    for number, call in enumerate(judge.draw(Random(seed))):
+        if all(shown.get(name) or name in blocked for name in judge.shows(call)):
+            continue
+        try:
+            seats = crew.seats(program.source, call.ranks, patience)
+        except LoadError as error:
+            failure = _ended("raised", str(error))
+            return [Mark(one, failure) for one in judge.criteria]
+        came = judge.examine(call, seats, Random(f"{seed} {number}"))
+        if isinstance(came, Trouble):
+            patience = ONCE_HUNG if came.kind == "hung" else patience
+            came = _all_fail(judge, call, _ended(came.kind, f"rank {came.rank}: {came.words}"))
+        for name, failure in came.items():
             shown[name] = shown.get(name) or failure
-    return [Mark(one, shown.get(one.name, _not_tried())) for one in judge.criteria]
-
-
-def _try(
-    judge: Judge, call: Any, program: Program, crew: Crew, random: Random
-) -> tuple[Outcomes, bool]:
-    try:
-        came = judge.examine(call, crew.seats(program.source, call.ranks), random)
-    except LoadError as error:
-        return _all_fail(judge, call, _ended("raised", str(error))), "running" in str(error)
-    if isinstance(came, Trouble):
-        where = f"rank {came.rank}: {came.words}"
-        return _all_fail(judge, call, _ended(came.kind, where)), "still running" in came.words
-    return came, False
+    return [Mark(one, None if one.needs_gpu else shown[one.name]) for one in judge.criteria]
 
 
 def _all_fail(judge: Judge, call: Any, failure: Failure) -> Outcomes:
@@ -90,9 +93,7 @@ def _ended(kind: str, words: str) -> Failure:
     return Failure(kind, expected, words)
 
 
-def _not_tried() -> Failure:
-    return Failure(
-        "hung",
-        t("every call comes to its end.", "每次调用都能结束。"),
-        t("it was not tried: calls before it hung.", "没有再试：之前的调用一直没有结束。"),
-    )
+def not_done(rank: int) -> Trouble:
+    """Of a rank that did not come to every gate."""
+    words = t("it said that it was done, and was not", "它声称已完成，其实没有")
+    return Trouble("nonsense", rank, words)

@@ -16,9 +16,10 @@ from ...i18n import t
 from ..crew import Seat
 from ..frames import Frame
 from ..hub import Hub, Trouble
-from .judge import Criterion, Judge, Outcomes
+from .judge import Criterion, Judge, Outcomes, not_done
 
-WITHIN_S = 10.0
+CPU_S = 5.0
+ROUNDS = 2
 COMBINE = {"add": np.add, "maximum": np.maximum, "minimum": np.minimum, "multiply": np.multiply}
 
 
@@ -42,7 +43,7 @@ def _examine_bounds(call: Bounds, seats: list[Seat], _: Random) -> Outcomes | Tr
     order = Frame(
         {"do": "chunk_bounds", "answer": "chunk_bounds", "numel": call.numel, "n": call.n}
     )
-    came = Hub(seats, [order], lambda *_: Frame(0), within_s=WITHIN_S).run()
+    came = Hub(seats, [order], lambda *_: Frame(0), cpu_s=CPU_S).run()
     if isinstance(came, Trouble):
         return came
     failure = chunks.judge(chunks.Case(call.numel, call.n), [came[0].words["done"]])
@@ -105,11 +106,36 @@ def _draw_rings(random: Random) -> list[Ring]:
     return calls
 
 
+class _Rounds:
+    """The grader's side: what each rank was given in each round, and what came of it. A second
+    round with other values, so that a result which was kept from the first is a wrong one."""
+
+    def __init__(self, call: Ring, random: Random) -> None:
+        numbers = np.random.default_rng(random.getrandbits(64))
+        # whole numbers, so that every order of adding gives exactly the same
+        low, high = (1, 4) if call.operation == "multiply" else (-1000, 1000)
+        self.inputs = [
+            [numbers.integers(low, high, call.shape).astype(call.dtype) for _ in range(call.ranks)]
+            for _ in range(ROUNDS)
+        ]
+        self.rights = [reduce(COMBINE[call.operation], inputs) for inputs in self.inputs]
+        self.came: list[list[list[np.ndarray]]] = [[] for _ in range(call.ranks)]
+        self._begun = [0] * call.ranks
+
+    def gate(self, rank: int, words: dict[str, Any], arrays: list[np.ndarray]) -> Frame:
+        """Let a rank on; it may also ask for the bounds of chunks, if it uses that exercise."""
+        if words["gate"] == "input":
+            self._begun[rank] += 1
+            return Frame(0, [self.inputs[self._begun[rank] - 1][rank]])
+        if words["gate"] == "output":
+            self.came[rank].append(arrays)
+            return Frame(0)
+        numel, n = int(words["numel"]), int(words["n"])
+        return Frame(chunks.reference(numel, n) if 0 < n <= 64 else [])
+
+
 def _examine_ring(call: Ring, seats: list[Seat], random: Random) -> Outcomes | Trouble:
-    numbers = np.random.default_rng(random.getrandbits(64))
-    # whole numbers, so that every order of adding gives exactly the same
-    low, high = (1, 4) if call.operation == "multiply" else (-1000, 1000)
-    inputs = [numbers.integers(low, high, call.shape).astype(call.dtype) for _ in range(call.ranks)]
+    rounds = _Rounds(call, random)
     orders = [
         Frame(
             dict(
@@ -118,38 +144,37 @@ def _examine_ring(call: Ring, seats: list[Seat], random: Random) -> Outcomes | T
                 rank=rank,
                 ranks=call.ranks,
                 operation=call.operation,
-            ),
-            [inputs[rank]],
+                rounds=ROUNDS,
+            )
         )
         for rank in range(call.ranks)
     ]
-    hub = Hub(seats, orders, _bounds, within_s=WITHIN_S, slow=call.slow)
+    hub = Hub(seats, orders, rounds.gate, cpu_s=CPU_S, slow=call.slow)
     came = hub.run()
     if isinstance(came, Trouble):
         return came
-    right = reduce(COMBINE[call.operation], inputs)
-    wrong = _wrong_value(call, came, right)
+    for rank in range(call.ranks):
+        if len(rounds.came[rank]) != ROUNDS:
+            return not_done(rank)
+    wrong = None
+    for number, right in enumerate(rounds.rights):
+        wrong = wrong or _wrong_value([came[number] for came in rounds.came], right)
     outcomes: dict[str, Failure | None] = {call.criterion: wrong}
     if prod(call.shape) >= call.ranks:
         # what an answer that gives wrong values sends says nothing
-        outcomes["messages"] = wrong or _wrong_messages(call, hub, right.nbytes)
+        payload = rounds.rights[0].nbytes
+        outcomes["messages"] = wrong or _wrong_messages(call, hub, payload)
     return {
         name: failure and failure._replace(case=str(call)) for name, failure in outcomes.items()
     }
 
 
-def _bounds(rank: int, words: dict[str, Any], _: list[np.ndarray]) -> Frame:
-    """A right chunk_bounds, for an answer that uses it."""
-    numel, n = int(words["numel"]), int(words["n"])
-    return Frame(chunks.reference(numel, n) if 0 < n <= 64 else [])
-
-
-def _wrong_value(call: Ring, came: list[Frame], right: np.ndarray) -> Failure | None:
-    for rank, frame in enumerate(came):
-        got = frame.arrays[0] if frame.arrays else np.empty(0)
+def _wrong_value(came: list[list[np.ndarray]], right: np.ndarray) -> Failure | None:
+    for rank, arrays in enumerate(came):
+        got = arrays[0] if arrays else np.empty(0)
         if got.shape == right.shape and got.dtype == right.dtype and (got == right).all():
             continue
-        returned = frame.arrays[1] if len(frame.arrays) > 1 else None
+        returned = arrays[1] if len(arrays) > 1 else None
         in_place = t("the tensor that was passed in holds the result.", "结果写回传入的张量本身。")
         if returned is not None and returned.shape == right.shape and (returned == right).all():
             words = t("only what was returned holds it.", "只有返回的张量里有结果。")
@@ -194,9 +219,9 @@ def _wrong_messages(call: Ring, hub: Hub, payload: int) -> Failure | None:
                     f"从 {sorted(sources)} 接收。",
                 ),
             )
-    total, least = sum(p.nbytes for passed in sent for p in passed), 2 * (n - 1) * payload
-    longest = max(p.numel for passed in sent for p in passed)
-    most = max(sum(p.numel > 0 for p in passed) for passed in sent)
+    total = sum(p.nbytes for passed in sent for p in passed) / ROUNDS
+    longest, least = max(p.numel for passed in sent for p in passed), 2 * (n - 1) * payload
+    most = max(sum(p.numel > 0 for p in passed) for passed in sent) / ROUNDS
     if total == least and longest <= chunk and most == 2 * (n - 1):
         return None
     return Failure(
@@ -208,8 +233,8 @@ def _wrong_messages(call: Ring, hub: Hub, payload: int) -> Failure | None:
             f"每条不超过 {chunk} 个元素。",
         ),
         t(
-            f"{total} bytes, in up to {most} messages of up to {longest} elements.",
-            f"合计 {total} 字节，最多 {most} 条消息，最长 {longest} 个元素。",
+            f"{total:g} bytes, in up to {most:g} messages of up to {longest} elements.",
+            f"合计 {total:g} 字节，最多 {most:g} 条消息，最长 {longest} 个元素。",
         ),
     )
 

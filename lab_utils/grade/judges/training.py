@@ -17,7 +17,7 @@ from ...i18n import t
 from ..crew import Seat
 from ..frames import Frame
 from ..inside.chain import Chain, make_optimizer
-from ..tree import begin_peak, own_bytes, peak_own_bytes
+from ..tree import begin_peak, mapped_files, own_bytes, peak_own_bytes
 
 BATCH = 2
 SAMPLE = 1 << 30
@@ -140,8 +140,9 @@ class Run:
             self._step[rank] += 1
         step = self._step[rank]
         if name == "backward":
-            key = (rank, step, str(words["block"]))
-            return Frame(self.factors.setdefault(key, self._numbers.uniform(0.5, 2)))
+            return Frame(self._factor(rank, step, str(words["block"])))
+        if [a.size for a in arrays] != self._sizes(name, words):
+            raise ValueError(f"other sizes at gate {name}")
         self.shown[rank, step, name if name != "forward" else f"forward {words['block']}"] = arrays
         if self.case.large and name in COUNTED:
             self._read(rank, step, name)
@@ -160,6 +161,19 @@ class Run:
         gates = list(self.memory)
         last = gates.index((rank, step, name))
         return max(self.memory[gate].most for gate in gates[: last + 1] if gate[0] == rank)
+
+    def unfinished(self) -> int | None:
+        """A rank that says it was done, and was not: did not come to every gate."""
+        blocks = [f"forward {n}" for n in range(len(self.case.inner))]
+        for rank in range(self.case.ranks):
+            gates = [(step, name) for step in range(self.case.steps) for name in COUNTED[2:]]
+            if self.case.do == "zero3":
+                gates += [(n, name) for n in range(self.case.steps + 1) for name in blocks]
+            else:
+                gates = [one for one in gates if one[1] != "forward over"]
+            if any((rank, *gate) not in self.shown for gate in gates):
+                return rank
+        return None
 
     def right(self) -> tuple[list[list[Tensor]], list[float]]:
         """One process: all weights before each step and after the last, and each step's norm."""
@@ -184,7 +198,7 @@ class Run:
         total: list[Tensor] = []
         for rank in range(self.case.ranks):
             if self.case.do == "zero3":
-                model.gate = lambda name, rank=rank: self.factors[rank, step, name]
+                model.gate = lambda name, rank=rank: self._factor(rank, step, name)
             loss = model(*map(torch.tensor, self.batches[rank, step]))
             own = list(torch.autograd.grad(loss, list(model.parameters())))
             if step == self.case.overflow_at and rank == 1:
@@ -195,8 +209,11 @@ class Run:
 
     def _read(self, rank: int, step: int, name: str) -> None:
         room = self._seats[rank].room
-        now = own_bytes(room.pid)
-        most = peak_own_bytes(room.pid) if self._peaks_known(rank) else now
+        room.missing |= {k: why for k, why in room.group.missing.items() if k == "cgroup memory"}
+        files = room.group.file_bytes()  # what is mapped of them is counted already
+        files = max(0, files - mapped_files(room.pid)) if files else 0
+        now = own_bytes(room.pid) + files
+        most = peak_own_bytes(room.pid) + files if self._peaks_known(rank) else now
         self.memory[rank, step, name] = Memory(now, max(now, most))
         try:
             begin_peak(room.pid)
@@ -206,6 +223,21 @@ class Run:
     def _peaks_known(self, rank: int) -> bool:
         """Whether the kernel looks for a rank's peaks, from its first gate on."""
         return (rank, -1, "model") in self.memory and "peak" not in self._seats[rank].room.missing
+
+    def _factor(self, rank: int, step: int, block: str) -> float:
+        return self.factors.setdefault((rank, step, block), self._numbers.uniform(0.5, 2))
+
+    def _sizes(self, name: str, words: dict[str, Any]) -> list[int]:
+        """Of the arrays that come to a gate."""
+        case, numels = self.case, list[int]()
+        if name == "forward":
+            inner = case.inner[words["block"]]
+            numels = [inner * case.width, inner, inner * case.width, *([1] if case.gain else [])]
+        elif name == "step over" and case.do != "zero3":
+            numels = case.numels
+        sample = LARGE_SAMPLE if case.large else SAMPLE
+        norm = [1] if name == "step over" and case.do == "zero2" else []
+        return norm + [min(numel, sample) for numel in numels]
 
     def _draw(self, shape: Any, size: float = 1.0) -> np.ndarray:
         drawn = self._numbers.standard_normal(tuple(shape)) * size
