@@ -28,14 +28,8 @@ JUDGES = {judge.check: judge for lab in STEMS for judge in judges_of(lab)}
 # by the planted answer's check and title: the criteria that it fails, and no others
 SAMPLE = {
     ("chunk_bounds", "the remainder is dropped"): {"bounds", "few"},
-    ("ring_all_reduce", "each chunk in two pieces"): {"messages"},
     ("bucketed", "blocks in the hook"): {"order"},
-    ("bucketed", "all of them leave in finish"): {"order"},
-    ("zero1", "the solution"): set(),
-    ("zero1", "data parallelism with a new name"): {"states"},
-    ("zero2", "the solution"): set(),
     ("zero2", ".grad stays until the next step"): {"gradients"},
-    ("zero3", "the solution"): set(),
     ("zero3", "nothing is freed after forward"): {"forward", "backward"},
 }
 
