@@ -16,6 +16,7 @@ from pairs import EXHAUSTIVE
 from quiet import judge
 from take_turns import run_from_queue, shared_queue
 
+from lab_utils import i18n
 from lab_utils.course import progress
 from lab_utils.launch import process
 
@@ -26,6 +27,14 @@ process._PRELOAD[-1:-1] = ["lab_utils.train.loop", "lab_utils.course.checks.exer
 # A busy machine makes an example slow, not wrong; what hangs meets pytest's own timeout.
 settings.register_profile("without a clock", deadline=None)
 settings.load_profile("without a clock")
+
+
+@pytest.fixture(autouse=True)
+def language_as_before() -> Iterator[None]:
+    """A test that chooses a language chooses it for itself."""
+    before = i18n._chosen
+    yield
+    i18n._chosen = before
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..i18n import LANGUAGES, set_language, t
+from ..i18n import LANGUAGES, language, set_language, t
+from ..text import Table, table
 from .flags import one_sentence
+
+if TYPE_CHECKING:
+    from ..course.standing import Exercise
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         writable(args.json)
     print(overview(lessons))
     for exercise in [one for lesson in lessons for one in lesson.passed if args.figures]:
-        print(f"\ncheck.{exercise.check}\n{exercise.table()}")
+        print(f"\ncheck.{exercise.check}\n{figures(exercise)}")
     place = progress.folder()
     if place is None:
         print(t("nothing is kept: LAB_PROGRESS is empty.", "LAB_PROGRESS 为空，不保存进度。"))
@@ -66,3 +73,23 @@ def run(args: argparse.Namespace) -> int:
         text = json.dumps(as_json(lessons), ensure_ascii=False, indent=1)
         args.json.write_text(text + "\n", encoding="utf-8")
     return 0
+
+
+def figures(exercise: Exercise) -> Table:
+    """What the passing answer did, case by case, with the headings of the reader's language where
+    the exercise's declaration can be loaded (it needs torch)."""
+    measured = exercise.measured or []
+    if not isinstance(measured, Mapping):
+        return table([[exercise.check], *([line] for line in measured)])
+    words = _headings(exercise.check)
+    heads = [words.get(name, name) for name in measured]
+    values = [column if isinstance(column, list) else [column] for column in measured.values()]
+    return table([heads, *zip(*values, strict=False)])
+
+
+def _headings(name: str) -> dict[str, str]:
+    from ..course import check
+
+    if language() == "en" or not find_spec("torch") or name not in check.HOMES:
+        return {}
+    return {column.en: column.zh for column in getattr(check, name).columns}

@@ -7,13 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ..i18n import language, t
 from ..text import Table, table
-from . import check, progress
+from . import progress
+from .check import HOMES
 from .questions import FOLDER, QuestionError, question
 
 ANSWERS = "answers.json"  # what the pages keep: a question's id → {"value": …, "at": …}
@@ -26,22 +26,6 @@ class Exercise:
     check: str
     passed: bool
     measured: progress.Measured | None
-
-    def table(self) -> Table:
-        """What the passing answer did, case by case, in the reader's language where the exercise's
-        declaration can be loaded (it needs torch)."""
-        measured = self.measured or []
-        if not isinstance(measured, Mapping):
-            return table([[self.check], *([line] for line in measured)])
-        words = self._headings()
-        heads = [words.get(name, name) for name in measured]
-        values = [column if isinstance(column, list) else [column] for column in measured.values()]
-        return table([heads, *zip(*values, strict=False)])
-
-    def _headings(self) -> dict[str, str]:
-        if language() == "en" or not find_spec("torch") or self.check not in check.HOMES:
-            return {}
-        return {column.en: column.zh for column in getattr(check, self.check).columns}
 
 
 @dataclass(frozen=True)
@@ -68,7 +52,7 @@ class Lesson:
 def standing() -> list[Lesson]:
     """Every lesson that there is, as the learner's folder knows it. What is damaged or of another
     course counts as not done."""
-    answers, order = _answers(), [*check.HOMES]
+    answers, order = _answers(), [*HOMES]
     return [
         Lesson(
             number=entry["name"][:2],

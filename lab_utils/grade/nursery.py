@@ -83,3 +83,10 @@ def begin(room: Mapping[str, Any], descriptors: Sequence[int]) -> tuple[int, int
         return _nursery(os.getpid()).begin(room, descriptors)
     _nursery.cache_clear()
     return _nursery(os.getpid()).begin(room, descriptors)
+
+
+def end() -> None:
+    """End this process's nursery; the next room begins another."""
+    if _nursery.cache_info().currsize:
+        _nursery(os.getpid()).close()
+        _nursery.cache_clear()

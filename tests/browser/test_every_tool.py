@@ -20,6 +20,7 @@ VIEWS = [
     {"name": name, "lang": lang, "theme": theme}
     for name, lang, theme in product(NAMES, LANGS, ("light", "dark"))
 ]
+ADDRESS_MS = 1000  # by then the address has followed the last control
 tool_names = pytest.mark.parametrize("name", NAMES)
 languages = pytest.mark.parametrize("lang", LANGS)
 # where the frame does the same in both: the tools take turns with the languages
@@ -78,6 +79,7 @@ def test_the_challenge_is_climbed_step_by_step_and_stays_solved(tools, open_page
         assert page.locator(".steps [aria-current]").inner_text() == f"{i + 1} ✓"
         if i + 1 < len(tool.steps):
             verdict.get_by_role("button").click()
+    page.wait_for_timeout(ADDRESS_MS)  # a reload opens what the address says
     page.reload()
     expect(page.locator(".steps button", has_text="✓")).to_have_count(len(tool.steps))
     page.locator(".again").click()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab_utils import machine, server
+from lab_utils import i18n, machine, server
 from lab_utils.__main__ import main
 
 MEASURED = Path(__file__).resolve().parents[1] / "measured/session.json"
@@ -73,8 +73,9 @@ def test_threads_that_nobody_limits_are_a_shortage(carries, monkeypatch):
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])
-def test_the_command_says_it(carries, capsys, lang):
+def test_the_command_says_it(carries, monkeypatch, capsys, lang):
     carries(cores=4, free=16e9)
+    monkeypatch.setattr(i18n, "_chosen", None)  # so that it is as before in the end
     assert main(["doctor", "--server", "--lang", lang]) == 0
     said = capsys.readouterr().out
     assert ("30 learners may need 54.6 GB" if lang == "en" else "30 人若同时运行") in said

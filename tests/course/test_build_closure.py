@@ -101,7 +101,7 @@ WITHOUT_TRAINING = {
     [
         ("lab_utils/course/checks/lab06/*hints*", {"solution 06"}),
         ("lab_utils/course/checks/lab05/*.py", {"solution 05"}),
-        ("lab_utils/course/checks/ranks.py", SOLUTIONS),
+        ("lab_utils/course/checks/ranks.py", SOLUTIONS | {"solution 19"}),
         ("lab_utils/widgets/zero/tool.py", {"lesson 06"}),
         ("lab_utils/widgets/data_parallelism/ladder.py", {"lesson 05"}),
         ("lab_utils/course/questions/03_memory.json", {"lesson 03"}),
@@ -112,7 +112,7 @@ WITHOUT_TRAINING = {
             LESSONS | {f"solution {n}" for n in ("01", "05", "06", "09")},
         ),
         ("lab_utils/model.py", LESSONS | SOLUTIONS - {"solution 08", "solution 11", "solution 12"}),
-        ("lab_utils/course/build_outputs.py", LESSONS | SOLUTIONS),
+        ("lab_utils/course/build_outputs.py", LESSONS | SOLUTIONS | {"solution 19"}),
         ("lab_utils/course/build*_r*.py", set()),
         ("lab_utils/doctor.py", set()),
         ("lab_utils/bench/rows.py", set()),
