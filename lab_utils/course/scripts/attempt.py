@@ -148,16 +148,20 @@ def _sleeps(rank: psutil.Process) -> bool:
 
 
 def _ask(run: subprocess.Popen, err: object) -> dict[int, list[str]]:
-    """Where each rank stands, one after the other: with torchrun stopped, that would end the second
-    when the first has gone."""
+    """Where each rank stands, one after the other. All are stopped first: torchrun would end the
+    second when the first has gone, and the second itself would raise when the first hangs up."""
     ranks = list(_ranks(run))
     os.kill(run.pid, signal.SIGSTOP)
+    for rank in ranks:
+        with contextlib.suppress(psutil.Error):
+            rank.suspend()
     found = {}
     for rank in ranks:
         with contextlib.suppress(psutil.Error, OSError):
             number = int(rank.environ()["RANK"])
             begin = os.fstat(err.fileno()).st_size
             rank.send_signal(signal.SIGABRT)
+            rank.resume()
             _until_gone(rank)
             with open(f"/proc/self/fd/{err.fileno()}", encoding="utf-8", errors="replace") as said:
                 said.seek(begin)
