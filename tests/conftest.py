@@ -3,11 +3,15 @@ them, whose turn it is, and ranks that start with the package loaded."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import os
 import sys
+import warnings
 from collections.abc import Iterator
 from functools import partial
 
+import psutil
 import pytest
 from alone import ALONE, ALONE_BY_NAME, TESTS
 from hypothesis import settings
@@ -117,10 +121,19 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def no_nursery_left() -> Iterator[None]:
-    """The process that the grader forks its rooms from goes with the file that needed it: other
-    tests count what is left of theirs."""
+def left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A file's end names the processes that its tests left, which are not the next file's fault.
+    The process that the grader forks its rooms from goes with the file that needed it."""
+    before = psutil.Process().children(recursive=True)
+    if "faults" in sys.modules:
+        sys.modules["faults"].before_this_file[:] = before
     yield
     nursery = sys.modules.get("lab_utils.grade.nursery")
     if nursery is not None:
         nursery.end()
+    for left in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            words = " ".join(left.cmdline())
+            ours = "forkserver import main" in words and left.ppid() == os.getpid()
+            if left not in before and not ours and "resource_tracker" not in words:
+                warnings.warn(f"{request.path} left {left}: {words[:300]}", stacklevel=1)

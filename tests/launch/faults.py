@@ -21,6 +21,7 @@ from lab_utils.launch import LaunchError, emit, launch
 TIMEOUT_S = 2.0
 # after which what a test started is taken to hang; a busy machine takes a minute to import torch
 PATIENCE_S = 240.0
+before_this_file: list[psutil.Process] = []
 REPOSITORY = Path(__file__).parents[2]
 # of the Pythons that the tests start
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(REPOSITORY)}
@@ -105,7 +106,8 @@ def provoke(fault: str, culprit: int, world: int) -> Outcome:
 
 
 def processes_left() -> list[psutil.Process]:
-    """Our descendants but for the two servers that Python itself keeps until we end."""
+    """Our descendants but for the two servers that Python itself keeps until we end, and for what
+    an earlier test file has left, of which that file's end warns (tests/conftest.py)."""
 
     def is_server(process: psutil.Process) -> bool:
         words = " ".join(process.cmdline())
@@ -116,5 +118,7 @@ def processes_left() -> list[psutil.Process]:
         )
 
     return [
-        p for p in psutil.Process().children(recursive=True) if p.is_running() and not is_server(p)
+        p
+        for p in psutil.Process().children(recursive=True)
+        if p.is_running() and p not in before_this_file and not is_server(p)
     ]
