@@ -114,6 +114,7 @@ def test_the_link_is_copied_or_shown(browser, open_page):
     tool = sample_tool.explorer("zh")
     page = open_page(tool).page
     page.get_by_label("地面", exact=True).click()
+    page.wait_for_function("location.hash === '#ground=on'")  # which also clears what was said
     page.evaluate("navigator.clipboard.writeText = async text => { window.copied = text; }; null")
     button, said = (
         page.get_by_role("button", name="复制此设置的链接"),
