@@ -11,6 +11,10 @@ of it in solutions/planted, and tests/labs judges them all by declaration. An ex
     run        run(answer, cases, patience), on every rank: for case c it calls `begin_case`, puts
                the answer to work and tells `saw(moments·c + m, facts)` for each moment m (a step,
                a phase). It may return early when the verdict is clear on all ranks
+    ask        in place of `run`, where a case takes one process and the answer is a function of
+               plain values: ask(answer, case) -> facts. It does nothing with the answer but call
+               it, so a grader can keep the answer in another process (grade/judges/by_call.py).
+               With both, `run` has real ranks do what `ask` got from the answer
     judge      judge(case, facts by rank, moment) -> Failure or None; needs no `Failure.case`
     columns    of the table after a pass; value(case, told) with told[moment][rank]
     visible    the cases that the learner sees; a case has `str` (what the learner is told), and may
@@ -29,7 +33,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -40,7 +44,7 @@ from ..answers import source_of_answer
 from ..check import HOMES
 from ..hints import Ladder, read_hints
 from ..notebook import Interrupted
-from .ranks import PATIENCE_S, Observation, crash, observe
+from .ranks import PATIENCE_S, Observation, begin_case, crash, observe, saw
 from .verdict import Failure, Measured, Result
 
 Told = list[list[Any]]  # [moment][rank]
@@ -59,6 +63,22 @@ def _crash(seen: Observation, case: Any, _: int) -> Failure:
     return crash(seen, "", getattr(case, "criterion", None))
 
 
+def _run_asking(
+    ask: Callable[[Any, Any], Any],
+    judge: Callable[[Any, list[Any], int], Failure | None],
+    answer: Any,
+    cases: Sequence[Any],
+    patience: float,
+) -> None:
+    """Ask each case, until one is wrong."""
+    for number, case in enumerate(cases):
+        begin_case(number, patience)
+        facts = ask(answer, case)
+        saw(number, facts)
+        if judge(case, [facts], 0):
+            return
+
+
 @dataclass(frozen=True)
 class Exercise:
     """One exercise, as the module's text says; calling it judges an answer on the visible cases."""
@@ -66,11 +86,12 @@ class Exercise:
     check: str
     answer: str
     lab: str
-    run: Callable[..., None]
     judge: Callable[[Any, list[Any], int], Failure | None]
     columns: Sequence[Column]
     visible: Sequence[Any]
     draw: Callable[[Random], Sequence[Any]]
+    run: Callable[..., None] | None = None
+    ask: Callable[[Any, Any], Any] | None = None
     moments: int = 1
     moment: Callable[[int], str] = lambda _: ""
     lines: Callable[[list[tuple[Any, Told]]], Sequence[str]] = lambda _: ()
@@ -112,12 +133,13 @@ class Exercise:
     ) -> list[Failure | Measured]:
         failed: dict[int, Failure] = {}
         passed: dict[int, list[tuple[Any, Told]]] = {number: [] for number in range(len(answers))}
+        body = self.run or partial(_run_asking, self.ask, self.judge)
         for ranks in dict.fromkeys(_ranks(case) for case in cases):
             mine = [case for case in cases if _ranks(case) == ranks]
             left = [number for number in passed if number not in failed]
             while left:
                 work = [(answers[number], mine) for number in left]
-                seen = observe(self.run, ranks, work, patience)
+                seen = observe(body, ranks, work, patience)
                 for number, one in zip(left, seen, strict=False):
                     found = self._first_failure(one, mine)
                     if isinstance(found, Failure):

@@ -1,5 +1,5 @@
-"""Marks by a lab's own check, run on hidden cases inside the room. It sits in one process with the
-answer, which may forge it: such a mark is advisory, and is called so."""
+"""Marks by a lab's own check. Where it cannot be kept out of the room (by_call.py), it sits in one
+process with the answer, which may forge it: such a mark is advisory, and is called so."""
 
 from __future__ import annotations
 
@@ -7,23 +7,20 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from ...course.check import HOMES
+from ...course.checks.exercise import exercises
 from ...course.checks.verdict import Failure
 from ...i18n import language, t
 from ..crew import Seat
 from ..frames import Frame
 from ..hub import Hub, Trouble
-from .judge import Criterion, Judge, Outcomes
+from .by_call import judge_by_call
+from .judge import HIDDEN, VISIBLE, Criterion, Judge, Outcomes
 
 CPU_S, ASLEEP_S = 120.0, 60.0  # a check starts ranks of its own, and some of its cases sleep
 REASON = (
     "judged by the lab's check, which shares a process with the answer",
     "由实验自带的检查程序评判，它与答案同处一个进程",
 )
-_VISIBLE = Criterion(
-    "visible cases", "the cases of the check in the notebook", "notebook 中自动检查的用例"
-)
-_HIDDEN = Criterion("hidden cases", "the check's hidden cases", "自动检查的隐藏用例")
 
 
 @dataclass(frozen=True)
@@ -39,8 +36,12 @@ class Cases:
 
 
 def judges_by_check(lab: str) -> list[Judge]:
-    """One for each of the lab's exercises."""
-    return [_judge(check, home.answer) for check, home in HOMES.items() if home.lab == lab]
+    """One for each of the lab's exercises; where the answer is a function of plain values, the
+    check stays outside."""
+    return [
+        judge_by_call(exercise) if exercise.ask else _judge(exercise.check, exercise.answer)
+        for exercise in exercises(lab)
+    ]
 
 
 def _judge(check: str, answer: str) -> Judge:
@@ -55,8 +56,8 @@ def _judge(check: str, answer: str) -> Judge:
     return Judge(
         check=check,
         answer=answer,
-        criteria=(_VISIBLE, _HIDDEN),
-        draw=lambda random: [Cases(_VISIBLE), Cases(_HIDDEN, random.getrandbits(32))],
+        criteria=(VISIBLE, HIDDEN),
+        draw=lambda random: [Cases(VISIBLE), Cases(HIDDEN, random.getrandbits(32))],
         examine=examine,
         shows=lambda cases: [cases.criterion.name],
         advisory=REASON,

@@ -28,6 +28,13 @@ class Criterion(NamedTuple):
     needs_gpu: bool = False
 
 
+# where an exercise's own cases judge
+VISIBLE = Criterion(
+    "visible cases", "the cases of the check in the notebook", "notebook 中自动检查的用例"
+)
+HIDDEN = Criterion("hidden cases", "the check's hidden cases", "自动检查的隐藏用例")
+
+
 @dataclass(frozen=True)
 class Judge:
     """One exercise. `draw(random)` gives the calls to try; `examine(call, seats, random)` makes one
@@ -70,12 +77,12 @@ def mark(judge: Judge, program: Program, crew: Crew, seed: str) -> list[Mark]:
         try:
             seats = crew.seats(program.source, call.ranks, patience)
         except LoadError as error:
-            failure = _ended("raised", str(error))
+            failure = ended("raised", str(error))
             return [Mark(one, failure) for one in judge.criteria]
         came = judge.examine(call, seats, Random(f"{seed} {number}"))
         if isinstance(came, Trouble):
             patience = ONCE_HUNG if came.kind == "hung" else patience
-            came = _all_fail(judge, call, _ended(came.kind, f"rank {came.rank}: {came.words}"))
+            came = _all_fail(judge, call, ended(came.kind, f"rank {came.rank}: {came.words}"))
         for name, failure in came.items():
             shown[name] = shown.get(name) or failure
     return [Mark(one, None if one.needs_gpu else shown[one.name]) for one in judge.criteria]
@@ -85,7 +92,8 @@ def _all_fail(judge: Judge, call: Any, failure: Failure) -> Outcomes:
     return {name: failure._replace(case=str(call)) for name in judge.shows(call)}
 
 
-def _ended(kind: str, words: str) -> Failure:
+def ended(kind: str, words: str) -> Failure:
+    """Of an answer that did not come to its end."""
     expected = t(
         "every rank returns, with no exception and nobody left waiting.",
         "每个 rank 都正常返回：不抛异常，也不让别人一直等。",

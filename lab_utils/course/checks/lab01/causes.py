@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 
 from ....i18n import t
 from ....measure.evidence import Evidence, Machine
 from ..exercise import Column, Exercise
-from ..ranks import begin_case, saw
 from ..verdict import Failure
 
 CAUSES = ("data", "wire", "kernels", "memory", "arithmetic")
@@ -61,12 +60,10 @@ class Case(NamedTuple):
         return seen, machine
 
 
-def run(answer: Callable[[Evidence, Machine], str], cases: Sequence[Case], patience: float) -> None:
-    """Ask for the cause of each step."""
-    for number, case in enumerate(cases):
-        begin_case(number, patience)
-        came = answer(*case.made())
-        saw(number, came if isinstance(came, str) else repr(came))
+def ask(answer: Callable[[Evidence, Machine], str], case: Case) -> str:
+    """The cause, as the answer says it."""
+    came = answer(*case.made())
+    return came if isinstance(came, str) else repr(came)
 
 
 def judge(case: Case, told: list[str], _: int = 0) -> Failure | None:
@@ -107,7 +104,7 @@ EXERCISE = Exercise(
     check="diagnose",
     answer="diagnose",
     lab="lab01",
-    run=run,
+    ask=ask,
     judge=judge,
     columns=(
         Column("step", "一步", lambda case, _: str(case)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from math import isfinite
 from random import Random
@@ -13,7 +13,6 @@ import torch
 from ....i18n import t
 from ....measure.roofline import Dot, fastest
 from ..exercise import Column, Exercise
-from ..ranks import begin_case, saw
 from ..verdict import Failure
 
 SLACK = 1e-6
@@ -70,17 +69,15 @@ class Facts(NamedTuple):
     right: tuple[float, float]
 
 
-def run(answer: Callable[[list[Dot]], Any], cases: Sequence[Case], patience: float) -> None:
-    """Ask for the roof of each case."""
-    for number, case in enumerate(cases):
-        begin_case(number, patience)
-        dots = case.dots()
-        right = (
-            max(dot.flops / dot.seconds for dot in dots),
-            max(dot.nbytes / dot.seconds for dot in dots),
-        )
-        came = answer(dots)
-        saw(number, Facts(f"{came!r:.100}", _pair(came), right))
+def ask(answer: Callable[[list[Dot]], Any], case: Case) -> Facts:
+    """The roof of a case, by the answer and by its dots."""
+    dots = case.dots()
+    right = (
+        max(dot.flops / dot.seconds for dot in dots),
+        max(dot.nbytes / dot.seconds for dot in dots),
+    )
+    came = answer(dots)
+    return Facts(f"{came!r:.100}", _pair(came), right)
 
 
 def _pair(came: Any) -> tuple[float, float] | None:
@@ -123,7 +120,7 @@ EXERCISE = Exercise(
     check="fit_roof",
     answer="fit_roof",
     lab="lab01",
-    run=run,
+    ask=ask,
     judge=judge,
     columns=(
         Column("dots", "点", lambda case, _: str(case)),

@@ -11,7 +11,7 @@ from ....i18n import t
 from ..exercise import Column, Exercise
 from ..verdict import Failure
 from .alone import ended, judged
-from .plans_run import Case, Cost, Facts, Model, frontier, run_cases
+from .plans_run import Case, Cost, Facts, Model, ask, frontier
 
 UNEVEN = Model((8, 16, 8, 12, 8, 16, 8), (32, 8, 24, 40, 16, 24), seed=1)
 WIDE_AND_NARROW = Model((24, 8, 32, 8, 16, 24, 8, 16), (16, 48, 8, 32, 56, 24, 40), seed=2)
@@ -128,7 +128,7 @@ EXERCISE = Exercise(
     check="plan_checkpoints",
     answer="plan_checkpoints",
     lab="lab03",
-    run=run_cases,
+    ask=ask,
     judge=judged(judge),
     columns=(
         Column("layers", "层数", lambda case, _: len(case.model.inner)),

@@ -17,7 +17,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from ....i18n import t
 from ....measure.memory import SavedActivations
 from ....parallel.recompute import checkpoint
-from ..ranks import begin_case, saw
 from .alone import told
 
 Plan = list[tuple[int, int]]
@@ -213,29 +212,20 @@ def malformed(returned: Any, n: int) -> str | None:
     return None
 
 
-def run_cases(
-    answer: Callable[[list[Layer], int], Any], cases: Sequence[Case], patience: float
-) -> None:
-    """In the process of its own: each case once."""
-    for number, case in enumerate(cases):
-        begin_case(number, patience)
-        layers = costs(case.model)
-        returned = answer(list(layers), case.budget)
-        wrong = None if returned is None else malformed(returned, len(layers))
-        plan = (
-            None
-            if returned is None or wrong
-            else [(int(begin), int(end)) for begin, end in returned]
-        )
-        saw(
-            number,
-            Facts(
-                told(returned),
-                wrong,
-                returned is None,
-                None if plan is None else carry_out(case.model, plan),
-                best(case),
-                frontier(case.model)[0][0],
-                sum(layer.saved_bytes for layer in layers),
-            ),
-        )
+def ask(answer: Callable[[list[Layer], int], Any], case: Case) -> Facts:
+    """The answer's plan, carried out if it is one."""
+    layers = costs(case.model)
+    returned = answer(list(layers), case.budget)
+    wrong = None if returned is None else malformed(returned, len(layers))
+    plan = (
+        None if returned is None or wrong else [(int(begin), int(end)) for begin, end in returned]
+    )
+    return Facts(
+        told(returned),
+        wrong,
+        returned is None,
+        None if plan is None else carry_out(case.model, plan),
+        best(case),
+        frontier(case.model)[0][0],
+        sum(layer.saved_bytes for layer in layers),
+    )

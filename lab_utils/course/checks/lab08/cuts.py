@@ -69,11 +69,16 @@ def run(answer: Any, cases: Sequence[Case], patience: float) -> None:
     axis = Mesh(ParallelConfig(pp=int(os.environ["WORLD_SIZE"])))["pp"]
     for number, case in enumerate(cases):
         begin_case(number, patience, axis)
-        returned = answer(list(case.units), case.stages)
-        facts = Facts(list(returned) if _cuts(returned, case) else None, repr(returned)[:80])
+        facts = ask(answer, case)
         if facts.sizes and case.real:
             facts.lanes = tuple(_carry_out(case, s, axis) for s in (facts.sizes, case.equal))
         saw(number, facts)
+
+
+def ask(answer: Any, case: Case) -> Facts:
+    """The sizes, if they cut the layers."""
+    returned = answer(list(case.units), case.stages)
+    return Facts(list(returned) if _cuts(returned, case) else None, repr(returned)[:80])
 
 
 def _cuts(returned: Any, case: Case) -> bool:
@@ -158,6 +163,7 @@ EXERCISE = Exercise(
     answer="cut_layers",
     lab="lab08",
     run=run,
+    ask=ask,
     judge=judge,
     columns=(
         Column("units of the layers", "各层用时", lambda case, _: " ".join(map(str, case.units))),

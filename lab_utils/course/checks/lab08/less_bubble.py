@@ -14,6 +14,7 @@ from ..verdict import Failure
 from .orders import (
     Case,
     Facts,
+    asked,
     judge_form,
     judge_held,
     run,
@@ -78,6 +79,7 @@ EXERCISE = Exercise(
     answer="less_bubble",
     lab="lab08",
     run=partial(run, _ask, "FBW", SECONDS),
+    ask=partial(asked, _ask, "FBW"),
     judge=judge,
     columns=(
         Column("p", "p", lambda case, _: case.p),

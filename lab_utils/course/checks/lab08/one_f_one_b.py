@@ -13,6 +13,7 @@ from ..verdict import Failure
 from .orders import (
     Case,
     Facts,
+    asked,
     judge_form,
     judge_held,
     run,
@@ -74,6 +75,7 @@ EXERCISE = Exercise(
     answer="one_f_one_b",
     lab="lab08",
     run=partial(run, _ask, "FB", SECONDS),
+    ask=partial(asked, _ask, "FB"),
     judge=judge,
     columns=(
         Column("p", "p", lambda case, _: case.p),

@@ -62,7 +62,7 @@ def run(
     axis = Mesh(ParallelConfig(pp=int(os.environ["WORLD_SIZE"])))["pp"]
     for number, case in enumerate(cases):
         begin_case(number, patience, axis)
-        facts = examine(ask(answer, case), case, kinds)
+        facts = asked(ask, kinds, answer, case)
         if facts.schedule and case.real:
             facts.lane = run_waiting(
                 facts.schedule, *(UNIT_SECONDS * units for units in seconds), axis=axis
@@ -70,8 +70,9 @@ def run(
         saw(number, facts)
 
 
-def examine(returned: Any, case: Case, kinds: str) -> Facts:
+def asked(ask: Callable[[Any, Case], Any], kinds: str, answer: Any, case: Case) -> Facts:
     """The answer as a schedule, or the first fault in it."""
+    returned = ask(answer, case)
     fault = _form(returned, case, kinds)
     if fault:
         return Facts(("order.form", fault))

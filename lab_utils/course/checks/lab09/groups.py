@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from random import Random
@@ -12,7 +12,6 @@ import torch
 
 from ....i18n import t
 from ..exercise import Column, Exercise
-from ..ranks import begin_case, saw
 from ..verdict import Failure
 
 Table = list[Any]  # of every rank, and in it of every axis: a group
@@ -39,17 +38,13 @@ class Case:
         return next(line for line in lines.tolist() if rank in line)
 
 
-def run(answer: Callable[..., list[int]], cases: Sequence[Case], patience: float) -> None:
-    """Ask for every group of every rank."""
-    for number, case in enumerate(cases):
-        begin_case(number, patience)
-        told = []
-        for rank in range(prod(case.sizes)):
-            found = [answer(rank, axis, case.order, case.flags()) for axis in case.order]
-            told.append([g if isinstance(g, list) else repr(g) for g in found])
-        saw(number, told)
-        if judge(case, [told]):
-            return
+def ask(answer: Callable[..., list[int]], case: Case) -> Table:
+    """Every group of every rank."""
+    told = []
+    for rank in range(prod(case.sizes)):
+        found = [answer(rank, axis, case.order, case.flags()) for axis in case.order]
+        told.append([g if isinstance(g, list) else repr(g) for g in found])
+    return told
 
 
 def judge(case: Case, facts: list[Table], _: int = 0) -> Failure | None:
@@ -109,7 +104,7 @@ EXERCISE = Exercise(
     check="rank_groups",
     answer="group_of",
     lab="lab09",
-    run=run,
+    ask=ask,
     judge=judge,
     columns=(
         Column("grid, outermost first", "网格（最外层在前）", lambda case, _: str(case)),

@@ -4,7 +4,7 @@ said before they are priced."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -19,7 +19,6 @@ from ....estimate.time import step_time
 from ....i18n import t
 from ....layout.refusals import refuse_layout
 from ..exercise import Column, Exercise
-from ..ranks import begin_case, saw
 from ..verdict import Failure
 
 GPU = cluster("H100-SXM")
@@ -84,13 +83,11 @@ def config_of(case: Case, layout: dict[str, Any]) -> TrainConfig:
     return config
 
 
-def run(answer: Callable[[], Any], cases: Sequence[Case], patience: float) -> None:
-    """Open the envelope, a case at a time."""
-    for number, case in enumerate(cases):
-        begin_case(number, patience)
-        found = answer()
-        layout = found.get(case.model) if isinstance(found, dict) else None
-        saw(number, layout if _well_formed(layout) else repr(layout))
+def ask(answer: Callable[[], Any], case: Case) -> Any:
+    """Open the envelope at a case; in words where it holds no layout."""
+    found = answer()
+    layout = found.get(case.model) if isinstance(found, dict) else None
+    return layout if _well_formed(layout) else repr(layout)
 
 
 def _well_formed(layout: Any) -> bool:
@@ -203,7 +200,7 @@ EXERCISE = Exercise(
     check="sealed_layouts",
     answer="sealed",
     lab="lab09",
-    run=run,
+    ask=ask,
     judge=judge,
     columns=(
         Column("cluster", "集群", lambda case, _: str(case)),

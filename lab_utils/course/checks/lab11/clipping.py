@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import inf, isclose, isfinite
 from random import Random
 from typing import Any, NamedTuple
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from ....i18n import t
 from ..exercise import Column, Exercise
-from ..ranks import begin_case, saw
 from ..verdict import Failure
 
 
@@ -69,25 +68,21 @@ def judge(case: Case, facts: list[Facts], _: int = 0) -> Failure | None:
     return None
 
 
-def run(answer: Callable[..., Any], cases: Sequence[Case], patience: float) -> None:
-    """Clip each case's gradients, until one is wrong."""
-    for number, case in enumerate(cases):
-        begin_case(number, patience)
-        given = case.gradients()
-        returned = answer(list(given), case.limit)
-        before, after = (torch.cat([g.flatten() for g in gs]) for gs in (case.gradients(), given))
-        cosine = torch.cosine_similarity(before, after, dim=0).item()
-        found = Facts(_number(returned), after.norm().item(), cosine)
-        saw(number, found)
-        if judge(case, [found]):
-            return
+def ask(answer: Callable[..., Any], case: Case) -> Facts:
+    """Have a case's gradients clipped."""
+    given = case.gradients()
+    returned = answer(list(given), case.limit)
+    before, after = (torch.cat([g.flatten() for g in gs]) for gs in (case.gradients(), given))
+    cosine = torch.cosine_similarity(before, after, dim=0).item()
+    return Facts(as_number(returned), after.norm().item(), cosine)
 
 
-def _number(value: Any) -> float:
+def as_number(value: Any) -> float:
+    """What an answer returned, as a number; −inf where it is none, or not finite."""
     if isinstance(value, Tensor) and value.numel() == 1:
         value = value.item()
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if number and isfinite(value) else -inf
+    counts = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if counts and isfinite(value) else -inf
 
 
 def draw(random: Random) -> list[Case]:
@@ -107,7 +102,7 @@ EXERCISE = Exercise(
     check="clip_gradients",
     answer="clip_gradients",
     lab="lab11",
-    run=run,
+    ask=ask,
     judge=judge,
     columns=(
         Column("norm before", "之前的范数", lambda case, _: f"{case.norm:g}"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import isfinite
 from random import Random
 from typing import Any, NamedTuple
@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ....i18n import t
+from ...activations import ACTIVATIONS
 from ..exercise import Column, Exercise
-from ..ranks import begin_case, saw
 from ..verdict import Failure
 
 SHALLOW, DEEP = 9, 40
@@ -20,19 +20,6 @@ SHALLOW, DEEP = 9, 40
 TOLERANCE = {SHALLOW: 2.5, DEEP: 6.0}
 DRIFT = 40.0  # a wrong width in every second layer strays further: (22/8)⁴ at the least
 DRAWS = 4  # independent networks, averaged
-
-
-def same(x: Tensor) -> Tensor:
-    """No activation function."""
-    return x
-
-
-def leaky(x: Tensor) -> Tensor:
-    """ReLU that lets 0.3 of what is negative through."""
-    return torch.nn.functional.leaky_relu(x, 0.3)
-
-
-ACTIVATIONS = {"none": same, "relu": torch.relu, "leaky": leaky, "abs": torch.abs}
 
 
 class Case(NamedTuple):
@@ -83,17 +70,8 @@ def judge(case: Case, facts: list[Facts], _: int = 0) -> Failure | None:
     return None
 
 
-def run(answer: Callable[..., Any], cases: Sequence[Case], patience: float) -> None:
-    """Send a signal through networks of each case, until one is wrong."""
-    for number, case in enumerate(cases):
-        begin_case(number, patience)
-        found = _measure(answer, case)
-        saw(number, found)
-        if judge(case, [found]):
-            return
-
-
-def _measure(answer: Callable[..., Any], case: Case) -> Facts:
+def ask(answer: Callable[..., Any], case: Case) -> Facts:
+    """Send a signal through networks of the answer's weights."""
     act, squares = ACTIVATIONS[case.act], [0.0] * (DEEP + 1)
     for draw in range(DRAWS):
         generator = torch.Generator().manual_seed(1000 * case.seed + draw)
@@ -134,7 +112,7 @@ EXERCISE = Exercise(
     check="first_weights",
     answer="first_weights",
     lab="lab11",
-    run=run,
+    ask=ask,
     judge=judge,
     columns=(
         Column("activation", "激活函数", lambda case, _: case.act),

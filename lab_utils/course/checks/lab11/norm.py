@@ -18,7 +18,7 @@ from ..exercise import Column, Exercise
 from ..ranks import begin_case, saw
 from ..transfers import Transfers
 from ..verdict import Failure
-from .clipping import _number
+from .clipping import as_number
 
 SMALL = 64  # bytes that a few sums take
 CLOSE = 1e-5  # as a share: who sums in fp32 is right, too; what is wrong here is wrong by far more
@@ -126,7 +126,7 @@ def run(answer: Callable[..., Any], cases: Sequence[Case], patience: float) -> N
         before = [x for part in case.held(axis.rank) for x in part]
         now = own + alike
         unchanged = len(now) == len(before) and all(map(torch.equal, now, before))
-        saw(number, Facts(_number(norm), sum(sent.bytes.values()), unchanged))
+        saw(number, Facts(as_number(norm), sum(sent.bytes.values()), unchanged))
 
 
 def draw(random: Random) -> list[Case]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple
 
@@ -10,7 +10,6 @@ import torch
 
 from ....i18n import t
 from ..exercise import Column, Exercise
-from ..ranks import begin_case, saw
 from ..verdict import Failure
 from .right import KINDS, right_factor
 
@@ -83,21 +82,17 @@ def _part(case: Case, came: list[float], wrong: int) -> str:
     return f"factor.{case.kind}" if abs(last - case.floor) < TOLERANCE else "factor.end"
 
 
-def run(answer: Callable[..., Any], cases: Sequence[Case], patience: float) -> None:
+def ask(answer: Callable[..., Any], case: Case) -> list[float]:
     """Move a weight, whose gradient is 1, once with the rate of each update."""
-    for number, case in enumerate(cases):
-        begin_case(number, patience)
-        peak = 0.25
-        weight = torch.zeros((), dtype=torch.float64, requires_grad=True)
-        optimizer, came = torch.optim.SGD([weight], lr=peak), []
-        for update in range(case.total + BEYOND):
-            optimizer.param_groups[0]["lr"] = peak * float(answer(case.kind, update, *case[1:]))
-            weight.grad, before = torch.ones_like(weight), weight.item()
-            optimizer.step()
-            came.append((before - weight.item()) / peak)
-        saw(number, came)
-        if judge(case, [came]):
-            return
+    peak = 0.25
+    weight = torch.zeros((), dtype=torch.float64, requires_grad=True)
+    optimizer, came = torch.optim.SGD([weight], lr=peak), []
+    for update in range(case.total + BEYOND):
+        optimizer.param_groups[0]["lr"] = peak * float(answer(case.kind, update, *case[1:]))
+        weight.grad, before = torch.ones_like(weight), weight.item()
+        optimizer.step()
+        came.append((before - weight.item()) / peak)
+    return came
 
 
 def draw(random: Random) -> list[Case]:
@@ -121,7 +116,7 @@ EXERCISE = Exercise(
     check="rate_factor",
     answer="rate_factor",
     lab="lab13",
-    run=run,
+    ask=ask,
     judge=judge,
     columns=(
         Column("schedule", "调度", lambda case, _: case.kind),
