@@ -32,7 +32,8 @@ class Asked:
     ranks: int
 
     def __str__(self) -> str:
-        return str(self.case)
+        """As the student is told it: of a hidden case, whose words are its input, nothing."""
+        return str(self.case) if self.criterion is VISIBLE else ""
 
 
 class Stopped(Exception):

@@ -51,7 +51,10 @@ def _judge(check: str, answer: str) -> Judge:
         came = hub.run()
         if isinstance(came, Trouble):
             return came
-        return {cases.criterion.name: _failure(came[0].words)}
+        failure = _failure(came[0].words)
+        if failure and cases.criterion is HIDDEN:  # a case's words are its input
+            failure = failure._replace(case="")
+        return {cases.criterion.name: failure}
 
     return Judge(
         check=check,
