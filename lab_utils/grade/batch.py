@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from typing import Any
 
 from ..config import ConfigError
 from ..files import write_text
@@ -162,21 +161,12 @@ def _ungraded(student: str, path: Path, key: str, words: str) -> Record:
 
 def _pool(jobs: int) -> ProcessPoolExecutor:
     context = multiprocessing.get_context("spawn")
-    places = context.Value("i", 0)
-    return ProcessPoolExecutor(
-        jobs, mp_context=context, initializer=_begin, initargs=(places, os.getpid())
-    )
+    return ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=[os.getpid()])
 
 
-_place_of_worker = 0
-
-
-def _begin(places: Any, parent: int) -> None:
+def _begin(parent: int) -> None:
     """A worker ends with its parent; the keyboard's interrupt is the parent's affair."""
-    global _place_of_worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with places.get_lock():
-        _place_of_worker, places.value = places.value, places.value + 1
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
@@ -187,7 +177,7 @@ def _in_worker(
     path: Path, student: str, lab: str, seed: str, key: str, hidden: Path | None
 ) -> Record:
     try:
-        return grade_one(path, student, lab, seed, key, hidden, _place_of_worker)
+        return grade_one(path, student, lab, seed, key, hidden)
     except Exception as error:
         # who wrote a judge has to find the line
         for frame in reversed(traceback.extract_tb(error.__traceback__)):

@@ -51,17 +51,13 @@ class Seat:
 
 class Crew:
     """`with Crew(limits) as crew`, then `crew.seats(source, n)` for n rooms in which an answer is
-    loaded. `number` of the first room, among all that are open at the same time."""
+    loaded."""
 
     def __init__(
-        self,
-        limits: Limits,
-        hidden: Sequence[Path] = HIDDEN,
-        number: int = 0,
-        as_root: bool | None = None,
+        self, limits: Limits, hidden: Sequence[Path] = HIDDEN, as_root: bool | None = None
     ) -> None:
         self._limits, self._hidden, self._as_root = limits, hidden, as_root
-        self._first, self._rooms = number, list[Room]()
+        self._rooms = list[Room]()
         self.missing: dict[str, str] = {}
 
     def __enter__(self) -> Crew:
@@ -102,8 +98,7 @@ class Crew:
         self._rooms = []
 
     def _room(self, number: int) -> Room:
-        readable, number = [PACKAGE], self._first + number
-        return Room(self._limits, readable, self._hidden, number, self._as_root)
+        return Room(self._limits, [PACKAGE], self._hidden, number, self._as_root)
 
 
 def _hear_loaded(seat: Seat, until: float) -> None:

@@ -37,11 +37,14 @@ class Passed(NamedTuple):
 
 class Trouble(NamedTuple):
     """How ranks did not come to their end: kind is "raised", "ended", "hung", "mismatch" or
-    "nonsense"; words say the rest."""
+    "nonsense"; words say the rest. rank: whose trouble it is; None: that of all whom words name."""
 
     kind: str
-    rank: int
+    rank: int | None
     words: str
+
+    def __str__(self) -> str:
+        return self.words if self.rank is None else f"rank {self.rank}: {self.words}"
 
 
 class _Stopped(Exception):
@@ -105,7 +108,7 @@ class Hub:
         issued = [p for p in self.passed[rank] if p.op not in ("send", "wait", "receive", "gate")]
         return [p.op for number, p in enumerate(issued) if number not in waited]
 
-    def _stop(self, kind: str, rank: int, words: str) -> None:
+    def _stop(self, kind: str, rank: int | None, words: str) -> None:
         raise _Stopped(Trouble(kind, rank, words))
 
     def _say(self, rank: int, frame: Frame) -> None:
@@ -243,17 +246,16 @@ class Hub:
         return answer
 
     def _nobody_runs(self) -> None:
-        rank = next(iter(self._standing))
         waits = t("; ", "；").join(
-            t(f"rank {r} waits for ", f"rank {r} 在等") + self._waits_for(f.words)
-            for r, f in self._standing.items()
+            t(f"rank {rank} waits for ", f"rank {rank} 在等") + self._waits_for(frame.words)
+            for rank, frame in sorted(self._standing.items(), key=lambda one: one[0])
         )
         if any(map(self._hold, self._standing)):
             self.early, self._hold = waits, lambda _: False
             return
-        done = t(", ", "、").join(map(str, self._done))
+        done = t(", ", "、").join(map(str, sorted(self._done)))
         gone = t(f"; done: rank {done}", f"；已结束：rank {done}") if done else ""
-        self._stop("hung", rank, waits + gone)
+        self._stop("hung", None, waits + gone)
 
     def _waits_for(self, words: dict[str, Any]) -> str:
         if "wait" in words:

@@ -13,6 +13,7 @@ class Limits:
     memory_bytes:   resident memory that is not shared with files
     output_bytes:   of what it prints; more ends it
     processes:      at one moment, threads not counted
+    threads:        besides them: where a fork without end stops by itself, before it is seen
     disk_bytes:     in each of its own /tmp and /dev/shm
     """
 
@@ -20,6 +21,7 @@ class Limits:
     memory_bytes: int = 4_000_000_000
     output_bytes: int = 1_000_000
     processes: int = 32
+    threads: int = 32
     disk_bytes: int = 256_000_000
 
 

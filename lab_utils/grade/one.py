@@ -18,8 +18,9 @@ from .submission import Submission, Unreadable, handed_out, read_submission
 
 WALL_S = 7200.0  # of an exercise; each call ends long before (patience.py)
 # of a rank: nothing large is kept in files while memory is measured, and four fit a small machine
-BY_KERNEL = {"disk_bytes": 1_000_000, "memory_bytes": 1_000_000_000}
-ROOMS = 8  # of one submission, at the most
+BY_KERNEL = Limits(wall_s=WALL_S, disk_bytes=1_000_000, memory_bytes=1_000_000_000)
+# of a check with up to eight ranks of its own, each with threads for every one of its groups
+BY_CHECK = Limits(wall_s=WALL_S, threads=256)
 Record = dict[str, Any]
 
 
@@ -31,10 +32,10 @@ def key_of(path: Path, *more: str) -> str:
 
 
 def grade_one(
-    path: Path, student: str, lab: str, seed: str, key: str, hidden: Path | None, place: int = 0
+    path: Path, student: str, lab: str, seed: str, key: str, hidden: Path | None
 ) -> Record:
-    """The record of a submission. `place`: among those that are graded at the same time. Raises
-    RoomError, RuntimeError where the grader itself cannot work."""
+    """The record of a submission. Raises RoomError, RuntimeError where the grader itself cannot
+    work."""
     began = time.monotonic()
     record: Record = dict(
         student=student, file=path.name, key=key, language="en", trouble=None, exercises=[]
@@ -49,7 +50,7 @@ def grade_one(
     set_language(submission.language)
     advisory: dict[str, str] = {}
     for judge in judges:
-        marks, missing, source = _marks(judge, submission, seed, place)
+        marks, missing, source = _marks(judge, submission, seed)
         advisory |= missing
         record["exercises"].append(_exercise(judge, marks, source))
     record["advisory"] = [f"{name}: {reason}" for name, reason in sorted(advisory.items())]
@@ -58,12 +59,11 @@ def grade_one(
 
 
 def _marks(
-    judge: Judge, submission: Submission, seed: str, place: int
+    judge: Judge, submission: Submission, seed: str
 ) -> tuple[Sequence[Mark], dict[str, str], str]:
     program = submission.program(judge.answer)
-    limits = Limits(wall_s=WALL_S, **({} if judge.advisory else BY_KERNEL))
-    hidden = () if judge.advisory else HIDDEN
-    with Crew(limits, hidden, number=place * ROOMS) as crew:
+    limits, hidden = (BY_CHECK, ()) if judge.advisory else (BY_KERNEL, HIDDEN)
+    with Crew(limits, hidden) as crew:
         marks = mark(judge, program, crew, seed)
     missing = dict(crew.missing)
     if judge.advisory:

@@ -27,8 +27,8 @@ from .limits import Ended, Limits
 from .nursery import RoomError
 from .watch import Watch
 
-THREADS = 32  # besides its processes: where a fork without end stops by itself, before it is seen
-FIRST_UID = 61_000  # no such users exist; each of the rooms that are open at once has its own
+# no such users exist; the kernel limits processes by user, so rooms share none, whoever's they are
+UIDS, ROOMS = range(61_000, 65_000), 8
 FOLDERS = "lab-room-"
 SPACES = ("mount", "pid", "net", "ipc", "name")
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime")
@@ -40,7 +40,7 @@ class Room:
 
     readable:  paths that it may read, besides the system's and this Python's
     hidden:    directories below them that are empty for it
-    number:    of this among the rooms that are open at the same time
+    number:    of this among the rooms that this process has open, up to 7
     as_root:   False: as without root's rights; None: as they are
     argv:      another program than the worker, by absolute path; its environment names the socket
                as LAB_LINE
@@ -57,7 +57,7 @@ class Room:
     ) -> None:
         self.limits, self.missing, self.ended = limits, dict[str, str](), None
         self._root = tempfile.mkdtemp(prefix=f"{FOLDERS}{os.getpid()}-")
-        self.group = Group(Path(self._root).name, limits.processes + THREADS)
+        self.group = Group(Path(self._root).name, limits.processes + limits.threads)
         as_root = os.getuid() == 0 if as_root is None else as_root
         self.line, end = socket.socketpair()
         output, printed = os.pipe()
@@ -67,11 +67,11 @@ class Room:
             root=self._root,
             argv=list(argv),
             spaces=[*SPACES] if as_root else ["user", *SPACES],
-            uid=FIRST_UID + number if as_root else None,
+            uid=_uid(number) if as_root else None,
             readable=_readable([*SYSTEM, *python_paths(), *map(str, readable)]),
             hidden=[str(path) for path in hidden],
             disk_bytes=limits.disk_bytes,
-            threads=limits.processes + THREADS,
+            threads=limits.processes + limits.threads,
             doors=self.group.doors,
         )
         theirs = (printed, end.detach(), report)
@@ -160,3 +160,7 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def _uid(number: int) -> int:
+    return UIDS[(os.getpid() * ROOMS + number) % len(UIDS)]

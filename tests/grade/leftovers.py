@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lab_utils.grade.group import groups
-from lab_utils.grade.sandbox import FIRST_UID, FOLDERS
+from lab_utils.grade.sandbox import FOLDERS, UIDS
 
 SPACES = ("pid", "mnt", "net", "ipc", "uts", "user")
-UIDS = range(FIRST_UID, FIRST_UID + 1000)
 PROGRAM = b"lab_utils.grade.inside"
 
 

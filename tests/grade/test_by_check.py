@@ -8,10 +8,9 @@ An answer which a check lets pass outside and not in a room, or the other way ro
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from classroom import STEMS, Planted, labs, planted
+from pairs import EVERYTHING, EXHAUSTIVE
 from test_rooms import LACKS, nothing_left  # noqa: F401
 
 from lab_utils.course import check as exercises
@@ -19,8 +18,7 @@ from lab_utils.course.check import HOMES
 from lab_utils.grade.crew import HIDDEN, Crew
 from lab_utils.grade.judges import judges_of
 from lab_utils.grade.judges.judge import mark
-from lab_utils.grade.limits import Limits
-from lab_utils.grade.one import WALL_S
+from lab_utils.grade.one import BY_CHECK, BY_KERNEL
 from lab_utils.grade.submission import Submission
 
 pytestmark = pytest.mark.skipif(bool(LACKS), reason=f"this machine gives no such room: {LACKS}")
@@ -44,7 +42,8 @@ def verdict(one: Planted) -> str | None:
     """The criterion by which it fails the visible cases in a room; None: it passes."""
     [judge] = [j for j in judges_of(HOMES[one.check].lab) if j.check == one.check]
     program = Submission((one.given, one.cell), "en").program(judge.answer)
-    with Crew(Limits(wall_s=WALL_S), hidden=() if judge.advisory else HIDDEN) as crew:
+    limits, hidden = (BY_CHECK, ()) if judge.advisory else (BY_KERNEL, HIDDEN)
+    with Crew(limits, hidden) as crew:
         visible, hidden = mark(judge, program, crew, "planted")
     if one.criterion is None:  # a wrong one need not fail every seed's cases
         assert hidden.failure is None, (one.title, hidden.failure)
@@ -56,12 +55,18 @@ def meant(one: Planted) -> str | None:
     return SAME.get(one.criterion, one.criterion)
 
 
-@pytest.mark.skipif(os.environ.get("LAB_EXHAUSTIVE") != "2", reason="LAB_EXHAUSTIVE=2 runs it")
+@pytest.mark.skipif(not EVERYTHING, reason="LAB_EXHAUSTIVE=2 runs it")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_verdict_is_that_of_the_check(check):
     found = {one.title: (meant(one), verdict(one)) for one in sample(check)}
     assert {t: both for t, both in found.items() if both[0] != both[1]} == {}
+
+
+@pytest.mark.skipif(not EXHAUSTIVE, reason="make test-all runs it")
+@pytest.mark.timeout(300)
+def test_eight_ranks_with_all_their_groups_have_room():
+    assert verdict(sample("make_groups")[0]) is None
 
 
 def test_every_other_lab_has_its_checks_here():

@@ -17,7 +17,6 @@ from lab_utils.course.check import HOMES
 from lab_utils.grade.crew import Crew
 from lab_utils.grade.judges import judges_of
 from lab_utils.grade.judges.judge import mark
-from lab_utils.grade.limits import Limits
 from lab_utils.grade.one import BY_KERNEL
 from lab_utils.grade.submission import Submission
 
@@ -29,6 +28,7 @@ JUDGES = {judge.check: judge for lab in STEMS for judge in judges_of(lab)}
 SAMPLE = {
     ("chunk_bounds", "the remainder is dropped"): {"bounds", "few"},
     ("bucketed", "blocks in the hook"): {"order"},
+    ("bucketed", "the sum stays a sum"): {"mean"},
     ("zero2", ".grad stays until the next step"): {"gradients"},
     ("zero3", "nothing is freed after forward"): {"forward", "backward"},
 }
@@ -42,7 +42,7 @@ def chosen(check: str) -> list[Planted]:
 def failed(one: Planted) -> set[str]:
     """The criteria that it fails."""
     program = Submission((one.given, one.cell), "en").program(HOMES[one.check].answer)
-    with Crew(Limits(**BY_KERNEL)) as crew:
+    with Crew(BY_KERNEL) as crew:
         marks = mark(JUDGES[one.check], program, crew, "planted")
     assert set(crew.missing) <= {"peak", "cgroup memory"}  # rights of root
     return {found.criterion.name for found in marks if found.failure}

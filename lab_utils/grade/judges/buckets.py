@@ -208,10 +208,15 @@ def examine(case: Buckets, seats: list[Seat], random: Random) -> Outcomes | Trou
     for number, step in enumerate(call.steps):
         passed = [_of_step(hub, rank, number) for rank in range(case.ranks)]
         wrong = _wrong_values(call, step) or _never_waited(hub)
-        found = {case.criterion: wrong, "bytes": wrong or _wrong_bytes(call, passed)}
+        # who forgets 1/N has all else to show: that costs the mean alone
+        other = wrong and _wrong_values(call, step, times=case.ranks) and wrong
+        found = {
+            case.criterion: wrong if case.criterion == "mean" else other,
+            "bytes": other or _wrong_bytes(call, passed),
+        }
         if "order" in outcomes:
             early = _waited_early(case, hub.early) if hub.early else None
-            found["order"] = wrong or early or _left_late(case, passed)
+            found["order"] = other or early or _left_late(case, passed)
         for name, failure in found.items():
             outcomes[name] = outcomes[name] or failure
     return {
@@ -231,10 +236,11 @@ def _of_step(hub: Hub, rank: int, number: int) -> list[Any]:
     return passed[begins[number] : (begins + [len(passed)])[number + 1]]
 
 
-def _wrong_values(call: _Call, step: Step) -> Failure | None:
+def _wrong_values(call: _Call, step: Step, times: int = 1) -> Failure | None:
+    """`times`: how many times the mean is taken for right."""
     ranks = range(call.call.ranks)
     own = [torch.cat([g.flatten() for g in call.right(step, rank)]) for rank in ranks]
-    right = sum(own) / len(own)
+    right = sum(own) * (times / len(own))
     for rank in ranks:
         came = torch.cat([torch.tensor(a).flatten() for a in step.gradients[rank]])
         off = ((came - right).norm() / right.norm()).item() if came.shape == right.shape else 1.0

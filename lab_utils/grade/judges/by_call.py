@@ -98,7 +98,7 @@ def judge_by_call(exercise: Exercise, ask: Ask | None = None) -> Judge:
             [trouble] = stopped.args
             if getattr(case, "criterion", None) is None:
                 return trouble
-            failure = ended(case.criterion, trouble.words)
+            failure = ended(case.criterion, str(trouble))
         except Exception as error:  # over what the answer returned, as in the check
             failure = ended("raised", f"{type(error).__name__}: {error}")
         return {asked.criterion.name: failure and failure._replace(case=str(asked))}

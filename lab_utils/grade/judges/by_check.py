@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from ...course.checks.exercise import exercises
+from ...course import check
+from ...course.check import HOMES
 from ...course.checks.verdict import Failure
 from ...i18n import language, t
 from ..crew import Seat
@@ -40,13 +41,13 @@ def judges_by_check(lab: str) -> list[Judge]:
     check stays outside."""
     return [
         judge_by_call(exercise) if exercise.ask else _judge(exercise.check, exercise.answer)
-        for exercise in exercises(lab)
+        for exercise in (getattr(check, name) for name in HOMES if HOMES[name].lab == lab)
     ]
 
 
-def _judge(check: str, answer: str) -> Judge:
+def _judge(name: str, answer: str) -> Judge:
     def examine(cases: Cases, seats: list[Seat], _: Random) -> Outcomes | Trouble:
-        words = dict(do="check", answer=answer, check=check, seed=cases.seed, lang=language())
+        words = dict(do="check", answer=answer, check=name, seed=cases.seed, lang=language())
         hub = Hub(seats, [Frame(words)], lambda *_: Frame(0), cpu_s=CPU_S, asleep_s=ASLEEP_S)
         came = hub.run()
         if isinstance(came, Trouble):
@@ -57,7 +58,7 @@ def _judge(check: str, answer: str) -> Judge:
         return {cases.criterion.name: failure}
 
     return Judge(
-        check=check,
+        check=name,
         answer=answer,
         criteria=(VISIBLE, HIDDEN),
         draw=lambda random: [Cases(VISIBLE), Cases(HIDDEN, random.getrandbits(32))],

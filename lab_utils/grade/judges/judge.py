@@ -82,7 +82,7 @@ def mark(judge: Judge, program: Program, crew: Crew, seed: str) -> list[Mark]:
         came = judge.examine(call, seats, Random(f"{seed} {number}"))
         if isinstance(came, Trouble):
             patience = ONCE_HUNG if came.kind == "hung" else patience
-            came = _all_fail(judge, call, ended(came.kind, f"rank {came.rank}: {came.words}"))
+            came = _all_fail(judge, call, ended(came.kind, str(came)))
         for name, failure in came.items():
             shown[name] = shown.get(name) or failure
     return [Mark(one, None if one.needs_gpu else shown[one.name]) for one in judge.criteria]

@@ -43,6 +43,7 @@ function makeAddress(controls, { ids, words }, start, root, show) {
   const put = state => { try { history.replaceState(null, "", written(state)); } catch { /* a frame without an address */ } };
 
   button.addEventListener("click", async () => {
+    clearTimeout(timer);                          // else it wipes what is said here
     put(now);
     try {
       await navigator.clipboard.writeText(written(now));
