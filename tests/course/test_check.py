@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from lab_utils.course import Todo, check, todo
+from lab_utils.course.checks.ranks import patience_here
 from lab_utils.course.checks.verdict import Failure, Measured, Result
 from lab_utils.course.hints import digest_of, next_hint, read_hints
 from lab_utils.i18n import set_language
@@ -47,6 +48,13 @@ def test_the_next_hint_comes_only_after_a_changed_answer():
     # each criterion has its own ladder
     assert next_hint("e", "other", four, LADDERS).number == 1
     assert next_hint("another", "value", four, LADDERS).number == 1  # and each exercise
+
+
+@pytest.mark.parametrize(("load", "seconds"), [(0.1, 4), (2.0, 4), (5.0, 10), (400.0, 32)])
+def test_a_busy_machine_gets_more_patience(monkeypatch, load, seconds):
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert patience_here() == seconds
 
 
 def test_hints_speak_the_readers_language():
@@ -185,8 +193,8 @@ def test_what_the_learner_prints_is_heard_and_what_c_plus_plus_says_at_its_end_i
 INTERRUPTED = """
 import os, pathlib, psutil, signal, sys, threading, time
 from lab_utils.course import check
-from lab_utils.course.checks.exercise import Exercise
-Exercise.examine.__defaults__ = (200.0,)  # seconds: the interrupt comes first
+from lab_utils.course.checks import exercise
+exercise.patience_here = lambda: 200.0  # seconds: the interrupt comes first
 begun, me = pathlib.Path(sys.argv[1]), psutil.Process()
 def ring_all_reduce(tensor, axis, combine):
     begun.touch()

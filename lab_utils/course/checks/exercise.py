@@ -44,7 +44,7 @@ from ..answers import source_of_answer
 from ..check import HOMES
 from ..hints import Ladder, read_hints
 from ..notebook import Interrupted
-from .ranks import PATIENCE_S, Observation, begin_case, crash, observe, saw
+from .ranks import PATIENCE_S, Observation, begin_case, crash, observe, patience_here, saw
 from .verdict import Failure, Measured, Result
 
 Told = list[list[Any]]  # [moment][rank]
@@ -114,7 +114,7 @@ class Exercise:
 
     def result(self, answer: Any, cases: Sequence[Any], name: str = "") -> Result:
         """What an attempt comes to on `cases`, with the hint that it has earned as `name`."""
-        outcome = self.examine([answer], cases)[0]
+        outcome = self.examine([answer], cases, patience_here())[0]
         return Result.of(name or self.check, outcome, answer, self.hints)
 
     def examine(

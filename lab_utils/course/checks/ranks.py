@@ -27,6 +27,7 @@ from ..notebook import Todo
 from .verdict import Failure
 
 PATIENCE_S = 4.0  # for one case; a case takes milliseconds
+MOST_PATIENT = 8  # times as much, on a machine that has far too much to do
 
 _answer = 0  # inside a rank: which of the launch's answers is at work
 
@@ -101,6 +102,13 @@ def observe(
     ended = next((n for n, one in enumerate(seen) if len(one.done) < ranks), len(seen) - 1)
     seen[ended].error = error
     return seen[: ended + 1]
+
+
+def patience_here() -> float:
+    """Seconds for one case on this machine as busy as it is: a class that shares it makes a right
+    answer slow, and no less right."""
+    waiting = os.getloadavg()[0] / (os.cpu_count() or 1)  # processes that want a core, by core
+    return float(round(PATIENCE_S * min(max(1.0, waiting), MOST_PATIENT)))
 
 
 def begin_case(number: int, patience: float, axis: Axis | None = None) -> None:
