@@ -5,6 +5,7 @@ next call is as quick as any."""
 from __future__ import annotations
 
 import select
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -46,6 +47,9 @@ class Seat:
         if ended.reason in ENDED_BY:
             return t(*ENDED_BY[ended.reason])
         status = ended.status
+        if status is not None and status < 0:
+            name = signal.Signals(-status).name
+            return t(f"the process was ended by {name}", f"进程被 {name} 信号终止")
         return t(f"the process ended with status {status}", f"进程已退出，状态码 {status}")
 
 

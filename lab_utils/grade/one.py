@@ -35,8 +35,13 @@ def grade_one(
     path: Path, student: str, lab: str, seed: str, key: str, hidden: Path | None
 ) -> Record:
     """The record of a submission. Raises RoomError, RuntimeError where the grader itself cannot
-    work."""
+    work.
+
+    Each version of a file gets inputs of its own: what an answer has made known of them, by an
+    exception or by what it returned, is of no use for the next version.
+    """
     began = time.monotonic()
+    seed = f"{seed} {key_of(path)}"
     record: Record = dict(
         student=student, file=path.name, key=key, language="en", trouble=None, exercises=[]
     )
@@ -45,7 +50,7 @@ def grade_one(
         submission = read_submission(path, handed_out(lab))
     except Unreadable as error:
         record["trouble"] = list(error.words)
-        submission = Submission((), "en")
+        submission = Submission((), error.language)
     record["language"] = submission.language
     set_language(submission.language)
     advisory: dict[str, str] = {}

@@ -11,7 +11,7 @@ from statistics import median
 from ..i18n import language, t
 from .one import Record, points
 from .similar import Pair
-from .words import blocked_words
+from .words import blocked_words, kind_words
 
 STYLE = """
 :root { color-scheme: light dark; --paper: light-dark(#fff, #15181d);
@@ -149,7 +149,7 @@ def _first_failures(records: Sequence[Record]) -> str:
                 kind = first["failure"]["criterion"]
                 counts[exercise["answer"], first[language()], kind] += 1
     rows = "".join(
-        f"<tr><td>{escape(answer)}</td><td>{escape(words)}</td><td>{escape(kind)}</td>"
+        f"<tr><td>{escape(answer)}</td><td>{escape(words)}</td><td>{escape(kind_words(kind))}</td>"
         f"<td class='n'>{count}</td></tr>"
         for (answer, words, kind), count in counts.most_common(12)
     )

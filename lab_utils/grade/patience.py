@@ -63,9 +63,12 @@ class Patience:
                 )
                 return number, words
             if self._asleep[number] > self._asleep_s:
+                slept = self._asleep_s
+                if len(self._pids) == 1:
+                    return number, t(f"it slept for {slept:g} s", f"睡了 {slept:g} 秒")
                 words = t(
-                    f"it slept for {self._asleep_s:g} s while others waited for it",
-                    f"睡了 {self._asleep_s:g} 秒，别人一直在等它",
+                    f"it slept for {slept:g} s while others waited for it",
+                    f"睡了 {slept:g} 秒，别人一直在等它",
                 )
                 return number, words
             if now > self._until:

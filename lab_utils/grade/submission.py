@@ -25,11 +25,12 @@ LABS = Path(__file__).parents[2] / "labs" / "en"
 
 
 class Unreadable(ValueError):
-    """A file of which nothing can be graded; in one sentence, as (English, Chinese)."""
+    """A file of which nothing can be graded; in one sentence, as (English, Chinese). `language`: of
+    the notebook, as far as it says one."""
 
-    def __init__(self, en: str, zh: str) -> None:
+    def __init__(self, en: str, zh: str, language: str = "en") -> None:
         super().__init__(en)
-        self.words = en, zh
+        self.words, self.language = (en, zh), language
 
 
 @dataclass(frozen=True)
@@ -95,15 +96,20 @@ def read_submission(path: Path, given: tuple[str, ...] = ()) -> Submission:
             f"the file is no notebook: {error}.", f"这个文件不是 notebook：{error}。"
         ) from None
     cells = list(_cells(notebook))
+    language = _language(notebook, "".join(source for _, source in cells))
     if not cells:
-        raise Unreadable("there is no cell in it.", "里面没有代码格。")
-    text = "".join(source for _, source in cells)
-    said = notebook.get("metadata", {})
-    said = said.get("lab", {}) if isinstance(said, dict) else {}
-    language = said.get("lang") if isinstance(said, dict) else None
-    if language not in ("en", "zh"):
-        language = "zh" if sum("\u4e00" <= c <= "\u9fff" for c in text) > len(text) / 50 else "en"
+        raise Unreadable("there is no cell in it.", "里面没有代码格。", language)
     return Submission(tuple(source for kind, source in cells if kind == "code"), language, given)
+
+
+def _language(notebook: Any, text: str) -> str:
+    """As its metadata say, else by its text."""
+    said = notebook
+    for name in ("metadata", "lab", "lang"):
+        said = said.get(name) if isinstance(said, dict) else None
+    if said in ("en", "zh"):
+        return said
+    return "zh" if sum("\u4e00" <= c <= "\u9fff" for c in text) > len(text) / 50 else "en"
 
 
 def _decoded(raw: bytes) -> str:

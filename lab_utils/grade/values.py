@@ -13,6 +13,7 @@ from collections import namedtuple
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,11 +55,13 @@ class Foreign:
 
 def packed(value: Any, tensors: list[Tensor]) -> Any:
     """`value` for JSON; its tensors are added to `tensors`, themselves unless they are of a half
-    precision. Raises TypeError for what only looks like a tensor."""
+    precision."""
     if type(value) in PLAIN:
         return value
-    if isinstance(value, Tensor):
+    if type(value) in (Tensor, torch.nn.Parameter):
         return _packed_tensor(value, tensors)
+    if isinstance(value, Tensor):  # of a class of its own, which may say of itself what it likes
+        return {"foreign": [type(value).__name__, None, None]}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         home = f"{type(value).__module__}:{type(value).__qualname__}"
         return {"named": [home, list(value._fields), _items(value, tensors)]}
@@ -69,6 +72,8 @@ def packed(value: Any, tensors: list[Tensor]) -> Any:
         return {"dict": [_items(pair, tensors) for pair in dict.items(value)]}
     if isinstance(value, float | str):  # of a class of its own: what it is as number or text
         return (float.__float__ if isinstance(value, float) else str.__str__)(value)
+    if isinstance(value, np.floating):
+        return float(value)
     if isinstance(value, torch.Generator):
         return {"seed": int(torch.randint(2**62, (), generator=value))}
     for name, act in ACTIVATIONS.items():
@@ -103,13 +108,34 @@ def unpacked(words: Any, tensors: list[Tensor], trusted: bool = False) -> Any:
     return torch.Generator().manual_seed(held) if kind == "seed" else ACTIVATIONS[held]
 
 
+def foreign(words: Any) -> str | None:
+    """The first value in what `packed` gave that is no plain one, as it was shown."""
+    if not isinstance(words, list | dict):
+        return None
+    if isinstance(words, dict) and "foreign" in words:
+        return words["foreign"][0]
+    inside = words if isinstance(words, list) else words.values()
+    return next((found for one in inside if (found := foreign(one))), None)
+
+
+def numbers(value: Any) -> list[float] | None:
+    """The numbers of a list, a tuple or a tensor of any shape; None if it holds anything else."""
+    if isinstance(value, Tensor):
+        return value.double().flatten().tolist()
+    if not isinstance(value, list | tuple | Foreign):
+        return None
+    try:
+        items = list(value)
+        return None if any(isinstance(one, str) for one in items) else [*map(float, items)]
+    except (TypeError, ValueError):
+        return None
+
+
 def _items(some: Any, tensors: list[Tensor]) -> list[Any]:
     return [packed(one, tensors) for one in some]
 
 
 def _packed_tensor(value: Tensor, tensors: list[Tensor]) -> dict[str, Any]:
-    if type(value) not in (Tensor, torch.nn.Parameter):
-        raise TypeError(f"a tensor was expected, not {type(value).__name__}")
     half = str(value.dtype).removeprefix("torch.")
     tensors.append(value.float() if half in HALF else value)
     return {"tensor": [len(tensors) - 1, half if half in HALF else ""]}

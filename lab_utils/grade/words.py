@@ -6,6 +6,20 @@ from typing import Any
 
 from ..i18n import t
 
+KINDS = {
+    "raised": ("an exception", "抛异常"),
+    "ended": ("its process ended", "进程退出"),
+    "hung": ("no end", "没有结束"),
+    "mismatch": ("messages that do not fit", "消息对不上"),
+    "nonsense": ("words that no rank says", "不合规的消息"),
+    "missing": ("no answer", "没有答案"),
+}
+
+
+def kind_words(kind: str) -> str:
+    """A failure's kind; that of a judge's own is a name in its source."""
+    return t(*KINDS[kind]) if kind in KINDS else kind
+
 
 def failure_words(failure: dict[str, Any], lang: str) -> str:
     """A failure in one or two sentences."""

@@ -18,10 +18,11 @@ from test_rooms import LACKS, nothing_left  # noqa: F401
 from lab_utils.course.activations import leaky
 from lab_utils.grade.crew import Crew
 from lab_utils.grade.judges import judges_of
+from lab_utils.grade.judges.by_call import called
 from lab_utils.grade.judges.judge import mark
 from lab_utils.grade.limits import Limits
 from lab_utils.grade.submission import Program
-from lab_utils.grade.values import Foreign, packed, unpacked
+from lab_utils.grade.values import Foreign, numbers, packed, unpacked
 from lab_utils.measure.roofline import Dot
 
 SOME = sorted(OUTSIDE) if EXHAUSTIVE else ["rate_factor", "clip_gradients", "global_norm"]
@@ -98,8 +99,24 @@ def test_what_is_no_plain_value_arrives_as_what_it_is_worth():
     with pytest.raises(TypeError, match="is no number"):
         float(sent(Equal()))
     assert isinstance(sent(torch.Generator(), trusted=False), Foreign)
-    with pytest.raises(TypeError, match="a tensor was expected"):
-        sent(torch.zeros(1).as_subclass(type("Lazy", (torch.Tensor,), {})))
+    lazy = torch.zeros(1).as_subclass(type("Lazy", (torch.Tensor,), {}))
+    assert repr(sent(lazy, trusted=False)) == "Lazy"
+    assert type(sent(np.longdouble(0.5))) is float
+
+
+def test_numbers_are_those_of_lists_and_tensors():
+    assert numbers(sent([1, 0.5, np.float32(2), Fraction(1, 4)])) == [1, 0.5, 2, 0.25]
+    assert numbers(sent(torch.eye(2))) == [1, 0, 0, 1]
+    assert numbers(sent(np.arange(2.0))) == [0, 1]
+    for no in (None, 3, "12", ["1"], [[1]], {1: 2}, [Equal()]):
+        assert numbers(sent(no)) is None, no
+
+
+def test_an_argument_that_cannot_travel_is_the_judges_fault():
+    with pytest.raises(TypeError, match=r"\{1\} cannot be passed to an answer"):
+        called([None], "f", [({"a": [{1}]},)])
+    with pytest.raises(ValueError, match="2 ranks, and arguments for 1"):
+        called([None, None], "f", [()])
 
 
 def test_a_room_names_nothing_that_is_imported_or_made_here():

@@ -68,6 +68,7 @@ def test_a_call_that_shows_only_blocked_criteria_is_not_made():
         raise AssertionError("nobody can make it")
 
     speed = Criterion("speed", "fast", "快", points=2, needs_gpu=True)
-    judge = Judge("double", "double", [speed], lambda _: [1], examine, lambda _: ["speed"])
+    calls = [SimpleNamespace(ranks=1)]
+    judge = Judge("double", "double", [speed], lambda _: calls, examine, lambda _: ["speed"])
     [found] = mark(judge, Program("double = 2"), Crew(Limits()), "seed")
     assert found.passed is None

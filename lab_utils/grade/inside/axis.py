@@ -39,7 +39,7 @@ class RoomPending:
         return self
 
 
-class RoomAxis:
+class Axis:
     """What lab_utils.parallel.comm.Axis is to a rank, for ranks in rooms."""
 
     def __init__(self, link: Link, rank: int, size: int) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from ..values import Axis, packed, unpacked
-from .axis import RoomAxis
+from .. import values
+from ..values import packed, unpacked
+from .axis import Axis
 from .lab05 import Said
 from .link import Link
 
@@ -15,7 +16,7 @@ from .link import Link
 def call(link: Link, answer: Callable, words: dict, given: list[Tensor]) -> Said:
     """What it returned; behind its tensors those that were passed in, as they are now."""
     args = [
-        RoomAxis(link, *one) if isinstance(one, Axis) else one
+        Axis(link, *one) if isinstance(one, values.Axis) else one
         for one in unpacked(words["args"], given, trusted=True)
     ]
     came, tensors = answer(*args), list[Tensor]()

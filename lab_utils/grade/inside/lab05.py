@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .axis import RoomAxis
+from .axis import Axis
 from .chain import Chain
 from .link import Link
 
@@ -43,7 +43,7 @@ def ring_all_reduce(link: Link, answer: Any, words: dict, _: list[Tensor]) -> Sa
     answer.__globals__["chunk_bounds"] = lambda numel, n: [
         tuple(pair) for pair in link.ask({"gate": "bounds", "numel": int(numel), "n": int(n)})[0]
     ]
-    axis = RoomAxis(link, words["rank"], words["ranks"])
+    axis = Axis(link, words["rank"], words["ranks"])
     for _ in range(words["rounds"]):
         _, (tensor,) = link.ask({"gate": "input"})
         returned = answer(tensor, axis, OPERATIONS[words["operation"]])
@@ -59,7 +59,7 @@ def bucketed(link: Link, answer: Any, words: dict, weights: list[Tensor]) -> Sai
     model.fill(weights)
     model.twice, model.out = set(words["twice"]), set(words["out"])
     model.gate = lambda name: link.ask({"gate": "backward", "block": name})[0]
-    axis = RoomAxis(link, words["rank"], words["ranks"])
+    axis = Axis(link, words["rank"], words["ranks"])
     sync = answer(model, axis, words["bucket_bytes"])
     for _ in range(words["steps"]):
         _, (x, y) = link.ask({"gate": "batch"})

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .axis import RoomAxis
+from .axis import Axis
 from .chain import Chain, make_optimizer
 from .lab05 import Said
 from .link import Link
@@ -75,13 +75,13 @@ def zero3(link: Link, answer: Any, words: dict, weights: list[Tensor]) -> Said:
     return {"done": 0}, []
 
 
-def _model(link: Link, words: dict, weights: list[Tensor]) -> tuple[Chain, RoomAxis]:
+def _model(link: Link, words: dict, weights: list[Tensor]) -> tuple[Chain, Axis]:
     _touch(words)
     model = Chain(words["width"], words["inner"], words["gain"], words["dtype"])
     model.fill(weights)
     del weights[:]
     _gate(link, "model")
-    return model, RoomAxis(link, words["rank"], words["ranks"])
+    return model, Axis(link, words["rank"], words["ranks"])
 
 
 def _touch(words: dict) -> None:

@@ -8,13 +8,17 @@ import importlib
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
+from traceback import extract_tb
 
+from ...config import ConfigError
+from ...i18n import t
 from .judge import Judge
 
 
 def judges_of(lab: str, hidden: Path | None = None) -> list[Judge]:
     """Of a lab ("lab05"), in the order of its exercises. `hidden`: an instructor's folder, whose
-    `labNN.py` may bind JUDGES: each takes the place of the one with its check, or comes after."""
+    `labNN.py` binds JUDGES: each takes the place of the one with its check, or comes after. Raises
+    ConfigError if it binds none."""
     package = f"{__name__}.{lab}"
     if importlib.util.find_spec(package):
         found = list(importlib.import_module(package).JUDGES)
@@ -33,5 +37,17 @@ def _instructors(lab: str, hidden: Path | None) -> Sequence[Judge]:
         return ()
     spec = importlib.util.spec_from_file_location(f"hidden_{lab}", path)
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.JUDGES
+    try:
+        spec.loader.exec_module(module)
+        return list(module.JUDGES)
+    except Exception as error:
+        lines = [
+            frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == str(path)
+        ]
+        line = f":{lines[-1]}" if lines else ""
+        raise ConfigError(
+            t(
+                f"{path.name}{line} binds no list JUDGES: {type(error).__name__}: {error}",
+                f"{path.name}{line} 没有给出列表 JUDGES：{type(error).__name__}: {error}",
+            )
+        ) from error

@@ -16,7 +16,7 @@ from ...i18n import t
 from ..crew import Seat
 from ..frames import Frame
 from ..hub import Hub, Trouble
-from ..values import packed, unpacked
+from ..values import foreign, packed, unpacked
 from .judge import HIDDEN, VISIBLE, Criterion, Judge, Outcomes, ended
 
 CPU_S = 10.0  # of one call, which takes milliseconds
@@ -44,11 +44,16 @@ def called(
     seats: Sequence[Seat], name: str, args: Sequence[Sequence[Any]], cpu_s: float = CPU_S
 ) -> tuple[list[Any], Hub]:
     """Each rank's answer called with its `args`, whose tensors hold afterwards what it left in
-    them: what came back, by rank, and who carried its messages. Raises Stopped."""
+    them: what came back, by rank, and who carried its messages. Raises Stopped; ValueError and
+    TypeError for arguments that cannot be."""
+    if len(args) != len(seats):
+        raise ValueError(f"{len(seats)} ranks, and arguments for {len(args)}")
     orders, given = [], list[list[torch.Tensor]]()
     for mine in args:
         given.append([])
         words = {"do": "call", "answer": name, "args": packed(mine, given[-1])}
+        if strange := foreign(words["args"]):
+            raise TypeError(f"{strange} cannot be passed to an answer")
         orders.append(Frame(words, [x.numpy() for x in given[-1]]))
     hub = Hub(seats, orders, lambda *_: Frame(0), cpu_s=cpu_s)
     came = hub.run()
