@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from types import SimpleNamespace
 
 from lab_utils.grade import pages, tables
 from lab_utils.grade.crew import Crew
