@@ -36,7 +36,10 @@ class Bounds:
 
 
 def _draw_bounds(random: Random) -> list[Bounds]:
-    return [Bounds(*case) for case in chunks.draw(random)]
+    """As the check draws them, and for sure one of each kind."""
+    n = random.randint(3, 9)
+    sure = Bounds(random.randint(1, n - 1), n), Bounds(random.randint(n + 1, 5 * n), n)
+    return [*(Bounds(*case) for case in chunks.draw(random)), *sure]
 
 
 def _examine_bounds(call: Bounds, seats: list[Seat], _: Random) -> Outcomes | Trouble:
