@@ -98,12 +98,12 @@ def _conditions(facts: dict[str, Any], zh: int) -> str:
     ]
     left = _left(facts["left"], zh)
     said = (
-        f"{facts['cores']} cores, {facts['jobs']} submissions at a time; a load above"
-        f" {facts['cores']} is other people's work on the same cores. Left behind at the end:"
+        f"{facts['cores']} cores, {facts['jobs']} submissions at a time; the load counts their"
+        " ranks, up to four each, and whatever troubles start. Left behind at the end:"
         f" {left}. Reached the server on the grader's own machine: "
         f"{'somebody' if facts['called'] else 'nobody'}.",
-        f"{facts['cores']} 个核，同时评 {facts['jobs']} 份；负载高于 {facts['cores']} 的部分是"
-        f"同一台机器上别人的任务。结束后残留：{left}。连上评分机上服务的："
+        f"{facts['cores']} 个核，同时评 {facts['jobs']} 份；负载包括它们的 rank"
+        f"（每份最多四个）和捣乱作业启动的进程。结束后残留：{left}。连上评分机上服务的："
         f"{'有' if facts['called'] else '无'}。",
     )[zh]
     return _table(head, rows) + "\n\n" + said + _killed(facts, zh)
