@@ -54,7 +54,9 @@ def judge(case: Case, facts: list[Facts], _: int = 0) -> Failure | None:
     found, want = facts[0], min(case.norm, case.limit)
     if not found.cosine > 1 - 1e-9:
         words = t("the same direction as before: cosine 1.", "方向不变：余弦为 1。")
-        return Failure("clip.direction", words, f"{found.cosine:.4f}")
+        short = 1 - found.cosine  # of 1, where four digits would show none
+        came = f"1 − {short:.0e}" if short < 1e-4 else f"{found.cosine:.4f}"
+        return Failure("clip.direction", words, came)
     if not isclose(found.length, want, rel_tol=1e-5):
         words = t(f"gradients of length {want:.4g}.", f"梯度的长度为 {want:.4g}。")
         kind = "clip.calm" if case.norm <= case.limit else "clip.length"
