@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..i18n import set_language
+from .borrowed import borrowed
 from .crew import HIDDEN, Crew
 from .judges import judges_of
 from .judges.judge import Judge, Mark, mark
@@ -57,7 +58,8 @@ def grade_one(
     for judge in judges:
         marks, missing, source = _marks(judge, submission, seed)
         advisory |= missing
-        record["exercises"].append(_exercise(judge, marks, source))
+        beyond = borrowed(source, submission.given)
+        record["exercises"].append(_exercise(judge, marks, source, beyond))
     record["advisory"] = [f"{name}: {reason}" for name, reason in sorted(advisory.items())]
     record["seconds"] = round(time.monotonic() - began, 1)
     return record
@@ -76,11 +78,12 @@ def _marks(
     return marks, missing, program.source
 
 
-def _exercise(judge: Judge, marks: Sequence[Mark], source: str) -> Record:
+def _exercise(judge: Judge, marks: Sequence[Mark], source: str, beyond: list[str]) -> Record:
     return dict(
         check=judge.check,
         answer=judge.answer,
         source=source,
+        borrowed=beyond,
         advisory=judge.advisory,
         criteria=[
             dict(

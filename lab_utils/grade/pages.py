@@ -116,7 +116,7 @@ def summary(records: Sequence[Record], lab: str, pairs: Sequence[Pair]) -> str:
         )
         parts.append(f"<p>{words}</p>")
     parts += [_distribution(graded), _first_failures(graded), _troubles(records)]
-    parts += [_alike(pairs), _students(records)]
+    parts += [_alike(pairs), _borrowed(graded), _students(records)]
     return _page(f"{lab}", "".join(parts), language())
 
 
@@ -187,6 +187,21 @@ def _alike(pairs: Sequence[Pair]) -> str:
     )
     names = [t("one", "其一"), t("the other", "其二")]
     return _table(title, rows, [t("answer", "答案"), *names, t("alike", "相近程度")])
+
+
+def _borrowed(records: Sequence[Record]) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(exercise['answer'])}</td><td>{escape(record['student'])}</td>"
+        f"<td>{escape(', '.join(exercise['borrowed']))}</td></tr>"
+        for record in records
+        for exercise in record["exercises"]
+        if exercise["borrowed"]
+    )
+    title = t(
+        "Imported from the course's package, and not by the notebook (the engine holds answers)",
+        "从课程的软件包导入、而 notebook 里没有的内容（引擎里就有现成的实现）",
+    )
+    return _table(title, rows, [t("answer", "答案"), t("student", "学生"), t("what", "内容")])
 
 
 def _students(records: Sequence[Record]) -> str:

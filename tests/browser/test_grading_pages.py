@@ -47,8 +47,9 @@ def record(student: str, lang: str, passes: int, **more) -> dict:
             for number, one in enumerate(judge.criteria)
         ]
         why = BY_CHECK if judge.check == "zero3" else None
+        names = ["lab_utils.parallel.zero.Zero1"] if judge.check == "zero1" else []
         one = dict(check=judge.check, answer=judge.answer, source="", advisory=why)
-        exercises.append(one | dict(criteria=criteria))
+        exercises.append(one | dict(criteria=criteria, borrowed=names))
     found = dict(student=student, language=lang, trouble=None, advisory=[], seconds=12.0)
     return found | dict(file="a.ipynb", exercises=exercises) | more
 

@@ -26,6 +26,7 @@ RECORD = dict(
             check="double",
             answer="double",
             source="",
+            borrowed=[],
             advisory=None,
             criteria=[
                 dict(
