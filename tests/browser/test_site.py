@@ -25,6 +25,8 @@ PYTHON = REPOSITORY / ".cache/site/bin/python"
 ALL = os.environ.get("LAB_EXHAUSTIVE") == "2"  # axe on every page, in both themes: an hour
 SHOTS = os.environ.get("LAB_SCREENSHOTS")  # a folder: pictures of every page visited are left there
 LANGS = ("en", "zh")
+UNDERLINED = """[...document.querySelectorAll(".highlight span")].some(
+  span => getComputedStyle(span).textDecorationLine.includes("underline"))"""
 START = "lessons/00_start"
 LARGEST = {"tools": 1_500_000, "lessons": 4_000_000, "labs": 1_500_000, "search": 1_500_000}
 
@@ -121,6 +123,7 @@ def visit(site: Site, lang: str, name: str, theme: str, width: int, axe: bool) -
         assert page.locator(".lab-card:not([data-live])").count() == 0, where
         expect(page.locator("article img[src^='data:image/svg']")).to_have_count(0)  # tools live
         assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{where}: too wide"
+        assert not page.evaluate(UNDERLINED), f"{where}: underscores in code cannot be read"
         if axe:
             found = Axe().run(page).response["violations"]
             assert found == [], (where, [(v["id"], v["nodes"][0]["html"]) for v in found])
