@@ -120,9 +120,9 @@ def test_sixteen_thousand_ranks():
         zero=1,
         sequence_parallel=True,
     )
-    began = time.process_time()
+    began = time.thread_time()  # a browser of other tests may be at work in this process
     report = estimate(config)
-    assert time.process_time() - began <= 1
+    assert time.thread_time() - began <= 1
     assert report.world_size == 16384
     first = report.ranks[0]
     assert first.coords == {"dp": 0, "pp": 0, "cp": 0, "tp": 0}
